@@ -1,0 +1,29 @@
+//! Every wire limit, timeout and lifetime in one place: default, least, most, and where it comes from.
+//!
+//! Durations are [`Duration`]; sizes are bytes and counts are items, as the name's last words say.
+
+use std::time::Duration;
+
+/// Longest local part in octets: RFC 5321 4.5.3.1.1.
+pub const LOCAL_PART_BYTES_MAX: usize = 64;
+/// Longest domain in octets, in A-label form: RFC 5321 4.5.3.1.2 and RFC 1035 2.3.4 less the root's length octet.
+pub const DOMAIN_BYTES_MAX: usize = 253;
+/// Longest label in octets: RFC 1035 2.3.4.
+pub const LABEL_BYTES_MAX: usize = 63;
+/// Longest address that a path can carry: RFC 5321 4.5.3.1.3 (256 octets) less the two angle brackets.
+pub const ADDRESS_BYTES_MAX: usize = 254;
+
+/// Longest reply line that is read, CRLF included. RFC 5321 4.5.3.1.5 says 512; servers that explain themselves
+/// at length go over it, so four times that is let pass and anything longer ends the session.
+pub const REPLY_LINE_BYTES_MAX: usize = 2048;
+/// Most lines of one reply. EHLO replies of real servers have under 20.
+pub const REPLY_LINES_MAX: usize = 100;
+/// Longest reply over all its lines.
+pub const REPLY_BYTES_MAX: usize = 16 * 1024;
+
+const _: () = assert!(REPLY_LINE_BYTES_MAX >= 512 && REPLY_LINE_BYTES_MAX <= REPLY_BYTES_MAX);
+const _: () = assert!(ADDRESS_BYTES_MAX == 256 - 2);
+
+/// How long a recipient's server may take for its greeting. RFC 5321 4.5.3.2.1 says 5 minutes, for a client that
+/// holds mail which must not be lost; a probe holds none and can come back, so it gives up far sooner.
+pub const BANNER_TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,0 +1,21 @@
+//! Disposable, free and role look-ups, and the operator's spam traps.
+
+use std::collections::HashSet;
+
+/// The operator's spam traps: addresses and domains.
+#[derive(Debug, Clone, Default)]
+pub struct SpamTraps {
+    entries: HashSet<Box<str>>,
+}
+
+impl SpamTraps {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}

@@ -1,0 +1,330 @@
+//! The bounded, incremental reply parser (RFC 5321 4.2).
+//!
+//! Peers are hostile: every line, every reply and every count has a bound, and what breaks a bound or the
+//! grammar is an error after which the session must not be used again. Feeding the same bytes in other
+//! pieces never changes what comes out.
+
+use crate::limits::{REPLY_BYTES_MAX, REPLY_LINE_BYTES_MAX, REPLY_LINES_MAX};
+use std::fmt;
+
+/// One whole reply of a server.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Reply {
+    code: u16,
+    text: Box<str>,
+}
+
+impl Reply {
+    /// A reply from its code (200 to 599) and its text, lines parted by `\n`, as a table or a test states it.
+    pub fn new(code: u16, text: &str) -> Reply {
+        Reply { code, text: text.into() }
+    }
+
+    /// Parses one reply that stands alone, such as a line of a log: `550-5.1.1 no\r\n550 5.1.1 such user`.
+    /// The last line end may be missing.
+    ///
+    /// # Errors
+    /// [`ReplyError`] as the incremental parser gives it; [`ReplyError::NotAReply`] when the text ends early or
+    /// goes on after the reply.
+    pub fn parse(text: &str) -> Result<Reply, ReplyError> {
+        let mut parser = ReplyParser::default();
+        parser.feed(text.trim_end_matches(['\r', '\n']).as_bytes());
+        parser.feed(b"\r\n");
+        match parser.next()? {
+            Some(reply) if parser.is_empty() => Ok(reply),
+            _ => Err(ReplyError::NotAReply),
+        }
+    }
+
+    /// The three-digit reply code.
+    pub fn code(&self) -> u16 {
+        self.code
+    }
+
+    /// The text after the code, the lines parted by `\n`. Bytes that are no UTF-8 and control characters stand
+    /// as U+FFFD, so that a reply can be shown on a terminal.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The lines of the text.
+    pub fn lines(&self) -> impl Iterator<Item = &str> {
+        self.text.split('\n')
+    }
+
+    /// 2yz: done.
+    pub fn is_positive(&self) -> bool {
+        self.code / 100 == 2
+    }
+
+    /// 4yz: try again.
+    pub fn is_transient(&self) -> bool {
+        self.code / 100 == 4
+    }
+
+    /// 5yz: don't.
+    pub fn is_permanent(&self) -> bool {
+        self.code / 100 == 5
+    }
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The text may echo an address, so it never reaches a log by way of `{:?}`.
+        write!(f, "Reply({}, {} bytes)", self.code, self.text.len())
+    }
+}
+
+/// Why the bytes of a server are no reply. The session is over after any of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReplyError {
+    /// A line does not begin with three digits (200 to 599) and a space, a hyphen or the line's end.
+    NotAReply,
+    /// A line is longer than [`REPLY_LINE_BYTES_MAX`].
+    LineTooLong,
+    /// A reply has more lines than [`REPLY_LINES_MAX`] or more bytes than [`REPLY_BYTES_MAX`].
+    TooLong,
+    /// The lines of one reply carry different codes.
+    CodesDiffer,
+}
+
+impl fmt::Display for ReplyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ReplyError::NotAReply => "the server sent something that is no SMTP reply",
+            ReplyError::LineTooLong => "the server sent a reply line that is too long",
+            ReplyError::TooLong => "the server sent a reply without end",
+            ReplyError::CodesDiffer => "the lines of one reply carry different codes",
+        })
+    }
+}
+
+impl std::error::Error for ReplyError {}
+
+/// Cuts a stream of bytes into replies.
+#[derive(Default)]
+pub struct ReplyParser {
+    buffer: Vec<u8>,
+    /// Bytes of `buffer` that are spent.
+    start: usize,
+    /// Bytes of `buffer` that are known to hold no line end.
+    scanned: usize,
+    code: u16,
+    lines: usize,
+    text: String,
+    failed: Option<ReplyError>,
+}
+
+impl ReplyParser {
+    /// Takes bytes as they came. They are kept until [`ReplyParser::next`] has used them.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        if self.failed.is_none() {
+            self.buffer.extend_from_slice(bytes);
+        }
+    }
+
+    /// The next whole reply; `None` when more bytes are needed.
+    ///
+    /// # Errors
+    /// The first error stays: every later call returns it again.
+    #[expect(clippy::should_implement_trait, reason = "an iterator would have to yield errors for ever")]
+    pub fn next(&mut self) -> Result<Option<Reply>, ReplyError> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        self.advance().inspect_err(|&error| {
+            self.failed = Some(error);
+            self.buffer = Vec::new();
+        })
+    }
+
+    /// True when nothing is held: no byte waits and no reply is half read. What a server sends before it was
+    /// asked (RFC 5321 4.3.1) or after its answer to STARTTLS (RFC 3207 4) shows here.
+    pub fn is_empty(&self) -> bool {
+        self.start == self.buffer.len() && self.lines == 0
+    }
+
+    /// Drops all that is held, as RFC 3207 4.2 asks of a client after STARTTLS.
+    pub fn clear(&mut self) {
+        *self = ReplyParser::default();
+    }
+
+    fn advance(&mut self) -> Result<Option<Reply>, ReplyError> {
+        loop {
+            let unread = &self.buffer[self.scanned.max(self.start)..];
+            let Some(at) = memchr::memchr(b'\n', unread) else {
+                self.scanned = self.buffer.len();
+                if self.buffer.len() - self.start >= REPLY_LINE_BYTES_MAX {
+                    return Err(ReplyError::LineTooLong);
+                }
+                self.compact();
+                return Ok(None);
+            };
+            let end = self.scanned.max(self.start) + at;
+            let (start, next) = (self.start, end + 1);
+            if next - start > REPLY_LINE_BYTES_MAX {
+                return Err(ReplyError::LineTooLong);
+            }
+            let last = self.line(start, end)?;
+            self.start = next;
+            self.scanned = next;
+            if last {
+                let reply = Reply { code: self.code, text: std::mem::take(&mut self.text).into_boxed_str() };
+                self.lines = 0;
+                self.compact();
+                return Ok(Some(reply));
+            }
+        }
+    }
+
+    /// Reads the line `start..end` (its LF excluded); true when it ends the reply.
+    fn line(&mut self, start: usize, end: usize) -> Result<bool, ReplyError> {
+        let line = &self.buffer[start..end];
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let (code, rest) = line.split_at_checked(3).ok_or(ReplyError::NotAReply)?;
+        let code = match code {
+            [a @ b'2'..=b'5', b @ b'0'..=b'9', c @ b'0'..=b'9'] => {
+                u16::from(a - b'0') * 100 + u16::from(b - b'0') * 10 + u16::from(c - b'0')
+            }
+            _ => return Err(ReplyError::NotAReply),
+        };
+        let (last, rest) = match rest {
+            [] => (true, rest),
+            [b' ', rest @ ..] => (true, rest),
+            [b'-', rest @ ..] => (false, rest),
+            _ => return Err(ReplyError::NotAReply),
+        };
+        if self.lines > 0 && code != self.code {
+            return Err(ReplyError::CodesDiffer);
+        }
+        self.code = code;
+        self.lines += 1;
+        if self.lines > REPLY_LINES_MAX || self.text.len() + rest.len() > REPLY_BYTES_MAX {
+            return Err(ReplyError::TooLong);
+        }
+        if self.lines > 1 {
+            self.text.push('\n');
+        }
+        push_printable(&mut self.text, rest);
+        Ok(last)
+    }
+
+    /// Frees what is spent: an idle session holds no buffer.
+    fn compact(&mut self) {
+        if self.start == self.buffer.len() {
+            self.buffer.clear();
+        } else if self.start > 0 {
+            self.buffer.drain(..self.start);
+        }
+        self.scanned -= self.start;
+        self.start = 0;
+    }
+}
+
+fn push_printable(text: &mut String, bytes: &[u8]) {
+    if let Ok(ascii) = std::str::from_utf8(bytes)
+        && !ascii.chars().any(|c| c.is_control() && c != '\t')
+    {
+        text.push_str(ascii);
+        return;
+    }
+    let lossy = String::from_utf8_lossy(bytes);
+    text.extend(lossy.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(input: &[u8], expected: &[(u16, &str)], error: Option<ReplyError>) {
+        for cut in 1..=input.len() {
+            let mut parser = ReplyParser::default();
+            let mut replies = Vec::new();
+            let mut failed = None;
+            for piece in input.chunks(cut) {
+                parser.feed(piece);
+                loop {
+                    match parser.next() {
+                        Ok(Some(reply)) => replies.push((reply.code(), reply.text().to_owned())),
+                        Ok(None) => break,
+                        Err(error) => {
+                            failed = Some(error);
+                            break;
+                        }
+                    }
+                }
+            }
+            let replies: Vec<(u16, &str)> = replies.iter().map(|(c, t)| (*c, t.as_str())).collect();
+            assert_eq!(replies, expected, "pieces of {cut}");
+            assert_eq!(failed, error, "pieces of {cut}");
+        }
+    }
+
+    #[test]
+    fn replies_are_cut_out_of_the_stream() {
+        check(b"250 OK\r\n", &[(250, "OK")], None);
+        check(b"250\r\n", &[(250, "")], None);
+        check(b"250 \r\n221 bye\r\n", &[(250, ""), (221, "bye")], None);
+        check(b"250-a\r\n250-b\r\n250 c\r\n", &[(250, "a\nb\nc")], None);
+        check(b"220 only LF\n250 x\n", &[(220, "only LF"), (250, "x")], None);
+        check(b"550-5.1.1 no\r\n550", &[], None);
+        check(b"250-\r\n250 \r\n", &[(250, "\n")], None);
+        check(b"250 a\0b\x1b[2J\r\n", &[(250, "a\u{fffd}b\u{fffd}[2J")], None);
+        check(b"250 caf\xe9\r\n", &[(250, "caf\u{fffd}")], None);
+        check("250 größe\r\n".as_bytes(), &[(250, "größe")], None);
+    }
+
+    #[test]
+    fn what_is_no_reply_is_an_error() {
+        for input in [
+            "hello\r\n",
+            "\r\n",
+            "25\r\n",
+            "250x\r\n",
+            "199 a\r\n",
+            "650 a\r\n",
+            " 250 a\r\n",
+            "2\u{b2}0 a\r\n",
+        ] {
+            check(input.as_bytes(), &[], Some(ReplyError::NotAReply));
+        }
+        check(b"250 ok\r\nHTTP/1.1 400\r\n", &[(250, "ok")], Some(ReplyError::NotAReply));
+        check(b"550-a\r\n250 b\r\n", &[], Some(ReplyError::CodesDiffer));
+    }
+
+    fn first(input: &[u8]) -> Result<Option<Reply>, ReplyError> {
+        let mut parser = ReplyParser::default();
+        parser.feed(input);
+        parser.next()
+    }
+
+    #[test]
+    fn bounds_hold_to_the_byte() {
+        let line = |n: usize| [b"250 ", vec![b'a'; n - 6].as_slice(), b"\r\n"].concat();
+        assert!(first(&line(REPLY_LINE_BYTES_MAX)).expect("fits").is_some());
+        assert_eq!(first(&line(REPLY_LINE_BYTES_MAX + 1)), Err(ReplyError::LineTooLong));
+        assert_eq!(first(&vec![b'2'; REPLY_LINE_BYTES_MAX]), Err(ReplyError::LineTooLong));
+        assert_eq!(first(&vec![b'2'; REPLY_LINE_BYTES_MAX - 1]), Ok(None));
+
+        let lines = |n: usize| ["250-a\r\n".repeat(n - 1).as_bytes(), b"250 a\r\n"].concat();
+        assert!(first(&lines(REPLY_LINES_MAX)).expect("fits").is_some());
+        assert_eq!(first(&lines(REPLY_LINES_MAX + 1)), Err(ReplyError::TooLong));
+    }
+
+    #[test]
+    fn an_error_stays_and_frees_the_buffer() {
+        let mut parser = ReplyParser::default();
+        parser.feed(b"garbage\r\n250 ok\r\n");
+        assert_eq!(parser.next(), Err(ReplyError::NotAReply));
+        parser.feed(b"250 ok\r\n");
+        assert_eq!(parser.next(), Err(ReplyError::NotAReply));
+        assert_eq!(parser.buffer.capacity(), 0);
+    }
+
+    #[test]
+    fn a_lone_reply_is_parsed_whole() {
+        assert_eq!(Reply::parse("550-a\r\n550 b"), Ok(Reply::new(550, "a\nb")));
+        assert_eq!(Reply::parse("550-a"), Err(ReplyError::NotAReply));
+        assert_eq!(Reply::parse("250 a\r\n250 b"), Err(ReplyError::NotAReply));
+    }
+}

@@ -1,0 +1,1 @@
+//! Domains that look like a typing mistake of a popular provider.

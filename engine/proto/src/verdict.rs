@@ -1,0 +1,132 @@
+//! From what servers said to a verdict about an address.
+//!
+//! A reply is first classified on its own: what it means ([`Class`]), about whom it speaks ([`Scope`]) and
+//! which rule said so. Only a permanent refusal of the recipient may say that a mailbox is undeliverable;
+//! everything else is retried elsewhere or later, or ends as [`Reason::Unverifiable`].
+
+/// Why an address is deliverable or not: the closed set of full-mode reasons of the API contract.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// The mailbox accepts mail, and its domain refuses mailboxes that do not exist.
+    MailboxExists,
+    /// As [`Reason::MailboxExists`], for a role address such as `info@`.
+    RoleAccount,
+    /// Not an address.
+    InvalidSyntax,
+    /// The domain belongs to a throw-away provider.
+    Disposable,
+    /// The operator's list names the address or its domain as a spam trap.
+    Spamtrap,
+    /// The mailbox is full.
+    InboxFull,
+    /// The mailbox exists and takes no mail.
+    MailboxDisabled,
+    /// The domain accepts every recipient.
+    CatchAll,
+    /// There is no such mailbox, or the domain takes no mail at all.
+    MailboxNotFound,
+    /// It could not be found out.
+    Unverifiable,
+}
+
+impl Reason {
+    /// All of them, in the order of the contract's table.
+    pub const ALL: [Reason; 10] = [
+        Reason::MailboxExists,
+        Reason::RoleAccount,
+        Reason::InvalidSyntax,
+        Reason::Disposable,
+        Reason::Spamtrap,
+        Reason::InboxFull,
+        Reason::MailboxDisabled,
+        Reason::CatchAll,
+        Reason::MailboxNotFound,
+        Reason::Unverifiable,
+    ];
+
+    /// The strict yes or no of the contract: true only for a confirmed mailbox.
+    pub fn deliverable(self) -> bool {
+        matches!(self, Reason::MailboxExists | Reason::RoleAccount)
+    }
+
+    /// The code of the contract, such as `mailbox_exists`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Reason::MailboxExists => "mailbox_exists",
+            Reason::RoleAccount => "role_account",
+            Reason::InvalidSyntax => "invalid_syntax",
+            Reason::Disposable => "disposable",
+            Reason::Spamtrap => "spamtrap",
+            Reason::InboxFull => "inbox_full",
+            Reason::MailboxDisabled => "mailbox_disabled",
+            Reason::CatchAll => "catch_all",
+            Reason::MailboxNotFound => "mailbox_not_found",
+            Reason::Unverifiable => "unverifiable",
+        }
+    }
+}
+
+/// Which of our commands a reply answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Stage {
+    /// None: the server's greeting.
+    Banner,
+    /// EHLO or HELO.
+    Ehlo,
+    /// MAIL.
+    Mail,
+    /// RCPT of the address that is asked about.
+    Rcpt,
+    /// RCPT of the control recipient, which nobody owns.
+    Control,
+}
+
+/// What a reply means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// The command was accepted.
+    Accepted,
+    /// No such mailbox.
+    NotFound,
+    /// The mailbox is full.
+    Full,
+    /// The mailbox is disabled.
+    Disabled,
+    /// It is about us: our address, name, reputation or conduct.
+    Policy,
+    /// Greylisting: come back later from the same source.
+    Greylisted,
+    /// We are too fast or too many.
+    Throttled,
+    /// The mailbox exists, but takes no more mail just now.
+    ExistsThrottled,
+    /// The mailbox exists, but takes mail from authenticated or internal senders only.
+    ExistsRestricted,
+    /// Authentication or TLS is asked for, and nothing is said about the mailbox.
+    AuthRequired,
+    /// The host does not serve this domain.
+    Relay,
+    /// The domain takes no mail.
+    DomainDead,
+    /// Temporary, and about neither us nor the mailbox.
+    Temporary,
+    /// Nothing can be read from it.
+    Unclear,
+}
+
+/// About whom a reply speaks; how far its meaning reaches (after the header of Postfix's `smtp_trouble.c`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// This recipient alone.
+    Recipient,
+    /// Our reverse-path.
+    Sender,
+    /// This session: a new one may fare better.
+    Session,
+    /// This host: another MX host may fare better.
+    Host,
+    /// All hosts of the site, or the domain.
+    Site,
+    /// Our source address or name, wherever we ask.
+    Us,
+}

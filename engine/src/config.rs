@@ -1,0 +1,123 @@
+//! What an operator can set about the engine.
+
+use engine_proto::lists::SpamTraps;
+use std::net::{IpAddr, SocketAddr};
+
+/// The engine's settings; [`Default`] is what runs without any.
+#[derive(Debug, Clone)]
+pub struct EngineConfig {
+    /// Recursive resolvers, asked in turn. Empty: the system's (`/etc/resolv.conf`).
+    pub resolvers: Vec<SocketAddr>,
+    /// Port of the recipients' mail servers.
+    pub smtp_port: u16,
+    /// Non-public networks that may be contacted all the same.
+    pub allow_net: Vec<Network>,
+    /// The name said in EHLO. `None`: the host's fully qualified name.
+    pub ehlo: Option<String>,
+    /// The reverse-path of MAIL. `None`: `postmaster@` the EHLO name.
+    pub mail_from: Option<String>,
+    /// Threads that ask. 0: one a core.
+    pub shards: usize,
+    /// Which runtime drives the shards.
+    pub runtime: RuntimeChoice,
+    /// Which kernel interface the runtime uses.
+    pub driver: DriverChoice,
+    /// How politely sites are asked.
+    pub pace: Pace,
+    /// Most SMTP sessions open at once, over all shards.
+    pub sessions: usize,
+    /// Most requests under way at once, over all clients.
+    pub tickets_max: usize,
+    /// The operator's spam traps.
+    pub spamtraps: SpamTraps,
+}
+
+/// `--runtime`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RuntimeChoice {
+    /// What the bench shows cheaper per address.
+    Auto,
+    /// monoio.
+    Monoio,
+    /// glommio; needs io_uring.
+    Glommio,
+}
+
+/// `--driver`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DriverChoice {
+    /// io_uring where the kernel lets us, else epoll.
+    Auto,
+    /// io_uring, or a refusal to start.
+    IoUring,
+    /// epoll.
+    Epoll,
+}
+
+/// `--pace`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// Below what providers ask of senders.
+    Polite,
+    /// At what most servers bear.
+    Fast,
+    /// No caps beyond what keeps a session alive: for one's own servers and for benchmarks.
+    Lab,
+}
+
+/// A network in CIDR notation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    prefix: u8,
+}
+
+impl Network {
+    /// Parses `192.0.2.0/24`, `2001:db8::/32` or a lone address.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong.
+    pub fn parse(text: &str) -> Result<Network, String> {
+        let wrong = || format!("`{text}` is no network: write it as 192.0.2.0/24 or 2001:db8::/32");
+        let (address, prefix) = match text.split_once('/') {
+            Some((address, prefix)) => (address, Some(prefix.parse::<u8>().map_err(|_| wrong())?)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| wrong())?;
+        let longest = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = prefix.unwrap_or(longest);
+        if prefix > longest { Err(wrong()) } else { Ok(Network { address, prefix }) }
+    }
+
+    /// Whether `address` lies in the network.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let cut = |bits: u128, width: u32| bits >> (width - u32::from(self.prefix)).min(127);
+        match (self.address, address) {
+            _ if self.prefix == 0 => self.address.is_ipv4() == address.is_ipv4(),
+            (IpAddr::V4(ours), IpAddr::V4(theirs)) => {
+                cut(ours.to_bits().into(), 32) == cut(theirs.to_bits().into(), 32)
+            }
+            (IpAddr::V6(ours), IpAddr::V6(theirs)) => cut(ours.to_bits(), 128) == cut(theirs.to_bits(), 128),
+            _ => false,
+        }
+    }
+}
+
+impl Default for EngineConfig {
+    fn default() -> EngineConfig {
+        EngineConfig {
+            resolvers: Vec::new(),
+            smtp_port: 25,
+            allow_net: Vec::new(),
+            ehlo: None,
+            mail_from: None,
+            shards: 0,
+            runtime: RuntimeChoice::Auto,
+            driver: DriverChoice::Auto,
+            pace: Pace::Polite,
+            sessions: 1000,
+            tickets_max: 16_384,
+            spamtraps: SpamTraps::default(),
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! The public JSON contract.
+
+#![deny(missing_docs)]

@@ -1,0 +1,1 @@
+//! A mail internet on loopback.
