@@ -15,6 +15,7 @@ pub mod public;
 #[cfg(test)]
 mod testing;
 pub mod ttl;
+pub mod upstreams;
 
 pub use message::{Exchange, Mx, Question, RecordKind, Records};
 pub use name::Name;

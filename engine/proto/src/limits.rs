@@ -56,6 +56,9 @@ pub const DNS_TOTAL_TIMEOUT: Duration = Duration::from_secs(12);
 pub const DNS_ROUNDS: u32 = 3;
 /// Most resolvers of which a lookup makes use.
 pub const DNS_UPSTREAMS_MAX: usize = 8;
+/// So many lookups in a row without a word from any resolver count as an outage. Each took up to
+/// [`DNS_TOTAL_TIMEOUT`], many at once, so that it shows well within a minute.
+pub const DNS_SILENT_LOOKUPS_MAX: u32 = 3;
 
 const _: () = assert!(DNS_UDP_PAYLOAD_BYTES >= 512, "RFC 6891 6.2.3");
 const _: () = assert!(DNS_TRY_TIMEOUT.as_millis() <= DNS_TRY_TIMEOUT_MAX.as_millis());

@@ -109,6 +109,7 @@ struct Try {
 struct Upstream {
     /// It said something that it would only repeat.
     spent: bool,
+    asked: bool,
     answered: bool,
     no_edns: bool,
     no_tcp: bool,
@@ -158,6 +159,7 @@ impl Lookup {
             Transport::Udp => encoded.bytes().to_vec(),
             Transport::Tcp => encoded.framed(),
         };
+        self.upstreams[upstream].asked = true;
         self.sent.push(Try { upstream, transport, edns, encoded });
         let until = (now + self.patience(transport)).min(self.give_up);
         self.next = Next::Wait { upstream, transport, until };
@@ -187,6 +189,11 @@ impl Lookup {
     /// ours or theirs and not the domain's.
     pub fn any_answer(&self) -> bool {
         self.upstreams.iter().any(|u| u.answered)
+    }
+
+    /// Whether this resolver was asked so far.
+    pub fn asked(&self, upstream: usize) -> bool {
+        self.upstreams.get(upstream).is_some_and(|u| u.asked)
     }
 
     /// Whether this resolver answered so far.
