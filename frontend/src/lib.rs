@@ -1,0 +1,4 @@
+//! The parts of mailprobe's front end: the store with its accounts, keys and credits, and what stands on it.
+
+pub mod credits;
+pub mod store;
