@@ -64,7 +64,7 @@ pub const SETTINGS: &[Setting] = &[
         help: "where the API is served: IP:PORT; port 0 takes a free one",
         scope: Scope::Server,
         many: false,
-        set: |config, given| Ok(config.listen = socket(one(given))?),
+        set: |config, given| put(&mut config.listen, socket(one(given))),
         show: |config| text(config.listen),
     },
     Setting {
@@ -73,7 +73,7 @@ pub const SETTINGS: &[Setting] = &[
         help: "the data folder",
         scope: Scope::Data,
         many: false,
-        set: |config, given| Ok(config.data = path(one(given))?),
+        set: |config, given| put(&mut config.data, path(one(given))),
         show: |config| text(config.data.display()),
     },
     Setting {
@@ -82,7 +82,7 @@ pub const SETTINGS: &[Setting] = &[
         help: "threads that serve the API; 0: one for every two cores",
         scope: Scope::Server,
         many: false,
-        set: |config, given| Ok(config.frontends = number(one(given), 0, 1024)?),
+        set: |config, given| put(&mut config.frontends, number(one(given), 0, 1024)),
         show: |config| integer(config.frontends),
     },
     Setting {
@@ -91,7 +91,7 @@ pub const SETTINGS: &[Setting] = &[
         help: "most connections to the API at once; further ones wait",
         scope: Scope::Server,
         many: false,
-        set: |config, given| Ok(config.connections = number(one(given), 1, 1_000_000)?),
+        set: |config, given| put(&mut config.connections, number(one(given), 1, 1_000_000)),
         show: |config| integer(config.connections),
     },
     Setting {
@@ -100,7 +100,7 @@ pub const SETTINGS: &[Setting] = &[
         help: "form of log lines: text or json",
         scope: Scope::Server,
         many: false,
-        set: |config, given| Ok(config.log = choice(one(given), LOG)?),
+        set: |config, given| put(&mut config.log, choice(one(given), LOG)),
         show: |config| name(config.log, LOG),
     },
     Setting {
@@ -109,7 +109,7 @@ pub const SETTINGS: &[Setting] = &[
         help: "known spam traps: an address or a domain a line",
         scope: Scope::Engine,
         many: false,
-        set: |config, given| Ok(config.spamtraps = Some(path(one(given))?)),
+        set: |config, given| put(&mut config.spamtraps, path(one(given)).map(Some)),
         show: |config| config.spamtraps.as_ref().and_then(|path| text(path.display())),
     },
     Setting {
@@ -118,7 +118,7 @@ pub const SETTINGS: &[Setting] = &[
         help: "recursive DNS resolver (repeatable; default: the system's)",
         scope: Scope::Engine,
         many: true,
-        set: |config, given| Ok(config.engine.resolvers = each(given, resolver)?),
+        set: |config, given| put(&mut config.engine.resolvers, each(given, resolver)),
         show: |config| list(&config.engine.resolvers),
     },
     Setting {
@@ -127,7 +127,7 @@ pub const SETTINGS: &[Setting] = &[
         help: "port of the recipients' mail servers",
         scope: Scope::Engine,
         many: false,
-        set: |config, given| Ok(config.engine.smtp_port = number(one(given), 1, u16::MAX)?),
+        set: |config, given| put(&mut config.engine.smtp_port, number(one(given), 1, u16::MAX)),
         show: |config| integer(config.engine.smtp_port.into()),
     },
     Setting {
@@ -136,7 +136,7 @@ pub const SETTINGS: &[Setting] = &[
         help: "non-public network that may be contacted all the same (repeatable)",
         scope: Scope::Engine,
         many: true,
-        set: |config, given| Ok(config.engine.allow_net = each(given, Network::parse)?),
+        set: |config, given| put(&mut config.engine.allow_net, each(given, Network::parse)),
         show: |config| list(&config.engine.allow_net),
     },
     Setting {
@@ -145,7 +145,7 @@ pub const SETTINGS: &[Setting] = &[
         help: "name said in EHLO; default: the host's fully qualified name",
         scope: Scope::Engine,
         many: false,
-        set: |config, given| Ok(config.engine.ehlo = Some(host_name(one(given))?)),
+        set: |config, given| put(&mut config.engine.ehlo, host_name(one(given)).map(Some)),
         show: |config| config.engine.ehlo.as_ref().and_then(text),
     },
     Setting {
@@ -154,7 +154,7 @@ pub const SETTINGS: &[Setting] = &[
         help: "reverse-path of MAIL; default: postmaster@ the EHLO name",
         scope: Scope::Engine,
         many: false,
-        set: |config, given| Ok(config.engine.mail_from = Some(address(one(given))?)),
+        set: |config, given| put(&mut config.engine.mail_from, address(one(given)).map(Some)),
         show: |config| config.engine.mail_from.as_ref().and_then(text),
     },
     Setting {
@@ -163,7 +163,7 @@ pub const SETTINGS: &[Setting] = &[
         help: "threads that ask mail servers; 0: one a core",
         scope: Scope::Engine,
         many: false,
-        set: |config, given| Ok(config.engine.shards = number(one(given), 0, 1024)?),
+        set: |config, given| put(&mut config.engine.shards, number(one(given), 0, 1024)),
         show: |config| integer(config.engine.shards),
     },
     Setting {
@@ -172,7 +172,7 @@ pub const SETTINGS: &[Setting] = &[
         help: "what drives the shards: auto, monoio or glommio",
         scope: Scope::Engine,
         many: false,
-        set: |config, given| Ok(config.engine.runtime = choice(one(given), RUNTIME)?),
+        set: |config, given| put(&mut config.engine.runtime, choice(one(given), RUNTIME)),
         show: |config| name(config.engine.runtime, RUNTIME),
     },
     Setting {
@@ -181,7 +181,7 @@ pub const SETTINGS: &[Setting] = &[
         help: "kernel interface: auto, io_uring or epoll",
         scope: Scope::Engine,
         many: false,
-        set: |config, given| Ok(config.engine.driver = choice(one(given), DRIVER)?),
+        set: |config, given| put(&mut config.engine.driver, choice(one(given), DRIVER)),
         show: |config| name(config.engine.driver, DRIVER),
     },
     Setting {
@@ -190,7 +190,7 @@ pub const SETTINGS: &[Setting] = &[
         help: "how politely sites are asked: polite, fast or lab (no caps: for one's own servers)",
         scope: Scope::Engine,
         many: false,
-        set: |config, given| Ok(config.engine.pace = choice(one(given), PACE)?),
+        set: |config, given| put(&mut config.engine.pace, choice(one(given), PACE)),
         show: |config| name(config.engine.pace, PACE),
     },
     Setting {
@@ -199,7 +199,7 @@ pub const SETTINGS: &[Setting] = &[
         help: "most SMTP sessions at once",
         scope: Scope::Engine,
         many: false,
-        set: |config, given| Ok(config.engine.sessions = number(one(given), 1, 1_000_000)?),
+        set: |config, given| put(&mut config.engine.sessions, number(one(given), 1, 1_000_000)),
         show: |config| integer(config.engine.sessions),
     },
 ];
@@ -210,6 +210,11 @@ const RUNTIME: &[(&str, RuntimeChoice)] =
 const DRIVER: &[(&str, DriverChoice)] =
     &[("auto", DriverChoice::Auto), ("io_uring", DriverChoice::IoUring), ("epoll", DriverChoice::Epoll)];
 const PACE: &[(&str, Pace)] = &[("polite", Pace::Polite), ("fast", Pace::Fast), ("lab", Pace::Lab)];
+
+fn put<T>(slot: &mut T, read: Result<T, String>) -> Result<(), String> {
+    *slot = read?;
+    Ok(())
+}
 
 fn one(given: &[String]) -> &str {
     given.last().map_or("", String::as_str)
