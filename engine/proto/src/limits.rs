@@ -12,6 +12,9 @@ pub const DOMAIN_BYTES_MAX: usize = 253;
 pub const LABEL_BYTES_MAX: usize = 63;
 /// Longest address that a path can carry: RFC 5321 4.5.3.1.3 (256 octets) less the two angle brackets.
 pub const ADDRESS_BYTES_MAX: usize = 254;
+/// Longest text that is looked at as an address at all. U-labels can take more octets than the A-labels that the
+/// limits above count, four a character at most.
+pub const ADDRESS_INPUT_BYTES_MAX: usize = LOCAL_PART_BYTES_MAX + 1 + 4 * DOMAIN_BYTES_MAX;
 
 /// Longest reply line that is read, CRLF included. RFC 5321 4.5.3.1.5 says 512; servers that explain themselves
 /// at length go over it, so four times that is let pass and anything longer ends the session.
@@ -23,6 +26,7 @@ pub const REPLY_BYTES_MAX: usize = 16 * 1024;
 
 const _: () = assert!(REPLY_LINE_BYTES_MAX >= 512 && REPLY_LINE_BYTES_MAX <= REPLY_BYTES_MAX);
 const _: () = assert!(ADDRESS_BYTES_MAX == 256 - 2);
+const _: () = assert!(LOCAL_PART_BYTES_MAX + 1 + DOMAIN_BYTES_MAX > ADDRESS_BYTES_MAX);
 
 /// How long a recipient's server may take for its greeting. RFC 5321 4.5.3.2.1 says 5 minutes, for a client that
 /// holds mail which must not be lost; a probe holds none and can come back, so it gives up far sooner.
