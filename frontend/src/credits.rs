@@ -135,6 +135,8 @@ impl Subscription {
     /// Goes over to a plan, in the period that [`Subscription::roll`] has brought up to date. What was spent or is
     /// held of this period's plan credits counts against the new plan's.
     pub fn change_plan(&mut self, plan: &Plan) -> Step {
+        // An end that was announced comes at once where no period will ever end.
+        self.set_cancel_at_period_end(self.cancel_at_period_end, plan);
         if self.renewed { self.set_allowance(plan.monthly_credits) } else { Step::default() }
     }
 
@@ -146,10 +148,9 @@ impl Subscription {
 
     /// Says whether it ends with the period; where no period ever ends, it is canceled at once.
     pub fn set_cancel_at_period_end(&mut self, cancel: bool, plan: &Plan) {
+        self.cancel_at_period_end = cancel && plan.resets;
         if cancel && !plan.resets {
             self.status = SubscriptionStatus::Canceled;
-        } else {
-            self.cancel_at_period_end = cancel;
         }
     }
 

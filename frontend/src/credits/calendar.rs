@@ -81,9 +81,9 @@ fn days_since_epoch(date: Date) -> u64 {
 
 fn date(at: UnixMs) -> Date {
     let days = at.min(LATEST_MS) / DAY_MS;
-    // A guess that is right or one too late: no year is longer than 366 days nor, on average, shorter than 365.2.
-    let mut year = 1970 + (days * 10 / 3652) as u32;
-    if days_to_year(year) > days {
+    // Years of 365 days guess a little late: by six at the most, in 9999.
+    let mut year = 1970 + (days / 365) as u32;
+    while days_to_year(year) > days {
         year -= 1;
     }
     let mut rest = (days - days_to_year(year)) as u32;

@@ -29,6 +29,17 @@ impl fmt::Display for StoreError {
 
 impl std::error::Error for StoreError {}
 
+macro_rules! from_redb {
+    ($($error:ident),*) => {$(
+        impl From<::redb::$error> for StoreError {
+            fn from(error: ::redb::$error) -> StoreError {
+                StoreError::Failed(error.to_string())
+            }
+        }
+    )*};
+}
+from_redb!(StorageError, TableError, TransactionError, CommitError);
+
 /// Why a store did not open; each says what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OpenError {

@@ -131,6 +131,15 @@ id!(
     "Names a hold, or a grant of credits, and later its entry in the ledger. Made by the caller."
 );
 
+impl EntryId {
+    /// For an entry that the store makes of itself: version 8 (RFC 9562 5.8), so that it never meets one of a caller.
+    pub(super) fn of_store(now: UnixMs, serial: u64) -> EntryId {
+        let mut bytes = Uuid7::new(now, u128::from(serial)).to_bytes();
+        bytes[6] = bytes[6] & 0x0f | 0x80;
+        EntryId::from_bytes(bytes)
+    }
+}
+
 /// The text is no identifier of this kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotAnId(&'static str);

@@ -13,12 +13,27 @@
 //!
 //! docs/storage.md has the tables, the format and what a crash can and cannot do.
 
+mod accounts;
+mod audit;
 mod error;
+mod folder;
 pub mod id;
+mod index;
+mod ledger;
+mod migrations;
 mod pending;
+mod redb;
+mod row;
+mod sweep;
+mod tables;
+mod txn;
 mod types;
+mod writer;
+
+pub use self::redb::{Opening, RedbStore, StoreOptions};
 
 pub use error::{ChangeError, HoldError, OpenError, SettleError, StoreError};
+pub use folder::DATABASE_FILE;
 pub use id::{AccountId, EntryId, KeyId};
 pub use pending::{Pending, Reply, pending};
 pub use types::*;
