@@ -16,13 +16,15 @@ pub struct Case {
 pub enum Witness {
     /// The server at this address answers RCPT with a reply that begins so.
     Rcpt(&'static str, &'static str),
+    /// The same without STARTTLS, which the server does not offer or offers in vain.
+    ClearRcpt(&'static str, &'static str),
     /// The server at this address answers the connection with a reply that begins so.
     Banner(&'static str, &'static str),
     /// The resolver answers an MX question for the domain with this status and these words.
     Dns(&'static str, &'static str),
 }
 
-use Witness::{Banner, Dns, Rcpt};
+use Witness::{Banner, ClearRcpt, Dns, Rcpt};
 
 const POSTFIX: &str = "10.77.0.10";
 const EXIM: &str = "10.77.0.20";
@@ -165,24 +167,40 @@ pub const CASES: &[Case] = &[
         "mailbox_not_found",
         Rcpt("10.77.0.21", "550 Unrouteable"),
     ),
-    case("opensmtpd-existing", "existing@opensmtpd.example", "mailbox_exists", Rcpt(OPENSMTPD, "250 2.1.5 ")),
-    case("opensmtpd-missing", "missing@opensmtpd.example", "mailbox_not_found", Rcpt(OPENSMTPD, "550 ")),
-    case("opensmtpd-role", "info@opensmtpd.example", "role_account", Rcpt(OPENSMTPD, "250 2.1.5 ")),
+    case(
+        "opensmtpd-existing",
+        "existing@opensmtpd.example",
+        "mailbox_exists",
+        ClearRcpt(OPENSMTPD, "250 2.1.5 "),
+    ),
+    case("opensmtpd-missing", "missing@opensmtpd.example", "mailbox_not_found", ClearRcpt(OPENSMTPD, "550 ")),
+    case("opensmtpd-role", "info@opensmtpd.example", "role_account", ClearRcpt(OPENSMTPD, "250 2.1.5 ")),
     case(
         "opensmtpd-catchall",
         "whoever@opensmtpd-catchall.example",
         "catch_all",
-        Rcpt(OPENSMTPD, "250 2.1.5 "),
+        ClearRcpt(OPENSMTPD, "250 2.1.5 "),
     ),
-    case("opensmtpd-full", "full@opensmtpd.example", "inbox_full", Rcpt(OPENSMTPD, "552 5.2.2 ")),
-    case("opensmtpd-over", "over@opensmtpd.example", "inbox_full", Rcpt(OPENSMTPD, "452 4.2.2 ")),
+    case("opensmtpd-full", "full@opensmtpd.example", "inbox_full", ClearRcpt(OPENSMTPD, "552 5.2.2 ")),
+    case("opensmtpd-over", "over@opensmtpd.example", "inbox_full", ClearRcpt(OPENSMTPD, "452 4.2.2 ")),
     case(
         "opensmtpd-disabled",
         "disabled@opensmtpd.example",
         "mailbox_disabled",
-        Rcpt(OPENSMTPD, "550 5.2.1 "),
+        ClearRcpt(OPENSMTPD, "550 5.2.1 "),
     ),
-    case("opensmtpd-relay", "existing@opensmtpd-elsewhere.example", "unverifiable", Rcpt(OPENSMTPD, "550 ")),
+    case(
+        "opensmtpd-relay",
+        "existing@opensmtpd-elsewhere.example",
+        "unverifiable",
+        ClearRcpt(OPENSMTPD, "550 "),
+    ),
+    case(
+        "opensmtpd-broken-tls",
+        "existing@brokentls.example",
+        "mailbox_exists",
+        ClearRcpt("10.77.0.31", "250 2.1.5 "),
+    ),
     case("nxdomain", "existing@nosuchdomain.example", "mailbox_not_found", Dns("NXDOMAIN", "")),
     case("null-mx", "existing@nullmx.example", "mailbox_not_found", Dns("NOERROR", "0 .")),
     case("implicit-mx", "existing@implicit.example", "mailbox_exists", Dns("NOERROR", "")),

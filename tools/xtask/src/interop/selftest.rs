@@ -6,6 +6,8 @@ use super::net::{Net, Space};
 use super::report::Tally;
 use std::time::Duration;
 
+/// Postfix and Exim offer STARTTLS.
+const TLS: &[&str] = &["--tls"];
 const TOOL_LIMIT: Duration = Duration::from_secs(60);
 
 /// Asks swaks or dig about every case.
@@ -13,7 +15,12 @@ pub fn run(net: &Net, cases: &[&Case]) -> Result<Tally, Failure> {
     let mut tally = Tally::default();
     for case in cases {
         let (seen, expected) = match case.witness {
-            Witness::Rcpt(server, expected) => (rcpt_reply(net, server, case.address)?, expected.to_owned()),
+            Witness::Rcpt(server, expected) => {
+                (rcpt_reply(net, server, case.address, TLS)?, expected.to_owned())
+            }
+            Witness::ClearRcpt(server, expected) => {
+                (rcpt_reply(net, server, case.address, &[])?, expected.to_owned())
+            }
             Witness::Banner(server, expected) => (banner(net, server)?, expected.to_owned()),
             Witness::Dns(status, words) => {
                 let (seen_status, records) = mx(net, case.address)?;
@@ -31,21 +38,21 @@ pub fn run(net: &Net, cases: &[&Case]) -> Result<Tally, Failure> {
 }
 
 /// The reply to RCPT.
-fn rcpt_reply(net: &Net, server: &str, address: &str) -> Result<String, Failure> {
-    let transcript = swaks(net, server, address)?;
+fn rcpt_reply(net: &Net, server: &str, address: &str, tls: &[&str]) -> Result<String, Failure> {
+    let transcript = swaks(net, server, address, tls)?;
     Ok(reply_after(&transcript, "RCPT TO:").unwrap_or_else(|| format!("no reply to RCPT in:\n{transcript}")))
 }
 
 /// The reply to the connection.
 fn banner(net: &Net, server: &str) -> Result<String, Failure> {
-    let transcript = swaks(net, server, "postmaster@probe.example")?;
+    let transcript = swaks(net, server, "postmaster@probe.example", &[])?;
     Ok(reply_after(&transcript, "=== Connected").unwrap_or_else(|| format!("no banner in:\n{transcript}")))
 }
 
-fn swaks(net: &Net, server: &str, address: &str) -> Result<String, Failure> {
+fn swaks(net: &Net, server: &str, address: &str, tls: &[&str]) -> Result<String, Failure> {
     let mut command = net.command(Space::Probe, "swaks");
     command.args(["--server", server, "--port", "25", "--to", address, "--quit-after", "RCPT"]);
-    command.args(["--ehlo", "probe.example", "--from", "postmaster@probe.example", "--tls-optional"]);
+    command.args(["--ehlo", "probe.example", "--from", "postmaster@probe.example"]).args(tls);
     // swaks ends with a status of its own for every refusal; the transcript says more.
     net.run(command, "", TOOL_LIMIT).map(|finished| finished.stdout)
 }

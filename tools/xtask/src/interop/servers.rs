@@ -81,6 +81,13 @@ pub fn start_dns(net: &Net) -> Result<Vec<Server>, Failure> {
     let run = net.folder.display();
     let nsd =
         start(net, Space::Mail, "nsd", &format!("exec nsd -d -c {run}/dns/nsd.conf"), &["10.77.0.54:53"])?;
+    let reverse = start(
+        net,
+        Space::Mail,
+        "nsd-reverse",
+        &format!("exec nsd -d -c {run}/dns/nsd-reverse.conf"),
+        &["10.77.0.55:53"],
+    )?;
     let unbound = start(
         net,
         Space::Mail,
@@ -88,7 +95,7 @@ pub fn start_dns(net: &Net) -> Result<Vec<Server>, Failure> {
         &format!("exec unbound -d -p -c {run}/dns/unbound.conf"),
         &["10.77.0.53:53"],
     )?;
-    Ok(vec![unbound, nsd])
+    Ok(vec![unbound, reverse, nsd])
 }
 
 /// Starts the mail servers of the cases.
@@ -115,7 +122,7 @@ pub fn start_mail(net: &Net) -> Result<Vec<Server>, Failure> {
         Space::Mail,
         "exim",
         &format!(
-            "chown Debian-exim {run}/exim; exec {} -C {run}/exim/exim.conf -bdf",
+            "chown Debian-exim {run}/exim; chgrp Debian-exim {run}/tls.key; chmod 640 {run}/tls.key; exec {} -C {run}/exim/exim.conf -bdf",
             unpacked("exim4").display()
         ),
         &["10.77.0.20:25", "10.77.0.21:25"],
@@ -131,7 +138,7 @@ pub fn start_mail(net: &Net) -> Result<Vec<Server>, Failure> {
              exec {} -d -f {run}/opensmtpd/smtpd.conf",
             unpacked("smtpd").display()
         ),
-        &["10.77.0.30:25"],
+        &["10.77.0.30:25", "10.77.0.31:25"],
     )?;
     Ok(vec![postfix, postgrey, exim, opensmtpd])
 }
@@ -177,10 +184,7 @@ fn certificate(net: &Net) -> Result<(), Failure> {
     let mut command = Command::new("openssl");
     command.args("req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=mx.postfix.example".split(' '));
     command.arg("-keyout").arg(net.folder.join("tls.key")).arg("-out").arg(net.folder.join("tls.pem"));
-    net.run(command, "", START_LIMIT)?.success("openssl")?;
-    // Exim reads the key as its own user; it is a key for two days of a name that does not exist.
-    chmod(&net.folder.join("tls.key"), 0o640)?;
-    Ok(())
+    net.run(command, "", START_LIMIT)?.success("openssl").map(drop)
 }
 
 /// Copies a folder of templates, writing the run's folder for `@RUN@`.
