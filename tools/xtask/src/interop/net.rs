@@ -20,8 +20,6 @@ use std::time::Duration;
 const PREFIX: &str = "mailprobe-interop-";
 const COMMAND_LIMIT: Duration = Duration::from_secs(30);
 
-/// The address that asks.
-pub const SOURCE: &str = "10.76.0.2";
 /// The recursive resolver.
 pub const RESOLVER: &str = "10.77.0.53";
 

@@ -24,7 +24,7 @@ const START_LIMIT: Duration = Duration::from_secs(30);
 const USERS: [(&str, u32); 3] = [("opensmtpd", 64_901), ("opensmtpq", 64_902), ("Debian-exim", 64_903)];
 
 /// What must be there before anything starts: program, package.
-const PROGRAMS: [(&str, &str); 11] = [
+const PROGRAMS: [(&str, &str); 15] = [
     ("ip", "iproute2"),
     ("ss", "iproute2"),
     ("unshare", "util-linux"),
@@ -32,6 +32,10 @@ const PROGRAMS: [(&str, &str); 11] = [
     ("unbound", "unbound"),
     ("postfix", "postfix"),
     ("postgrey", "postgrey"),
+    ("smtp-source", "postfix"),
+    ("smtp-sink", "postfix"),
+    ("time", "time"),
+    ("kill", "procps"),
     ("swaks", "swaks"),
     ("dig", "bind9-dnsutils"),
     ("openssl", "openssl"),
