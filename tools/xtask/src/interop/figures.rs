@@ -91,13 +91,13 @@ impl Figure {
 /// Sends `count` messages to one recipient each with Postfix's smtp-source, over sessions that it reuses: what a
 /// load tool without a verdict costs.
 pub fn smtp_source(net: &Net, server: &str, count: usize) -> Result<Figure, Failure> {
-    let sessions = format!("-s 50 -d -m {count} -l 0");
+    let sessions = format!("-s 50 -d -m {count}");
     source(net, "smtp-source, reused sessions", server, count, &sessions)
 }
 
 /// Asks about 100 recipients a transaction with smtp-source; only for servers that accept every recipient.
 pub fn smtp_source_grouped(net: &Net, server: &str, count: usize) -> Result<Figure, Failure> {
-    let sessions = format!("-s 50 -d -m {} -r 100 -l 0", count.div_ceil(100));
+    let sessions = format!("-s 50 -d -m {} -r 100", count.div_ceil(100));
     source(net, "smtp-source, 100 RCPT a MAIL", server, count, &sessions)
 }
 

@@ -41,6 +41,9 @@ pub struct Options {
     /// Also measure smtp-source and smtp-sink, and print a markdown table.
     #[arg(long)]
     figures: bool,
+    /// Only remove what killed runs left behind.
+    #[arg(long)]
+    sweep: bool,
     /// Test this binary instead of building one.
     #[arg(long, value_name = "PATH")]
     mailprobe: Option<PathBuf>,
@@ -48,7 +51,8 @@ pub struct Options {
 
 /// Runs the suite.
 pub fn main(options: &Options) -> ExitCode {
-    match interop(options) {
+    let outcome = if options.sweep { net::sweep().map(|()| Tally::default()) } else { interop(options) };
+    match outcome {
         Ok(Tally { failed: 0, .. }) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(Failure(message)) => {

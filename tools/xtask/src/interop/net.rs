@@ -71,11 +71,14 @@ impl Net {
         command
     }
 
-    /// A command that runs a shell script in a namespace, with mounts and process ids of its own: what it mounts
-    /// is gone and what it started is dead as soon as it is killed.
+    /// A command that runs a shell script in a namespace, with mounts and process ids of its own. The script's last
+    /// command is the server. What the script mounted is gone and what it started is dead as soon as it is killed:
+    /// the shell stays the first process of its namespace, because a server that changes its user would lose the
+    /// signal that comes with its parent's death.
     pub fn script(&self, space: Space, script: &str) -> Command {
         let mut command = self.command(space, "unshare");
-        command.args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-euc", script]);
+        command.args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]);
+        command.args(["sh", "-euc", &format!("{script} & wait $!")]);
         command
     }
 
@@ -150,7 +153,7 @@ impl Drop for Net {
 }
 
 /// Removes namespaces and folders of runs whose process is gone.
-fn sweep() -> Result<(), Failure> {
+pub fn sweep() -> Result<(), Failure> {
     let listing = Command::new("ip")
         .args(["netns", "list"])
         .output()
@@ -178,8 +181,10 @@ fn sweep() -> Result<(), Failure> {
 fn is_orphan(name: &str) -> bool {
     let Some(rest) = name.strip_prefix(PREFIX) else { return false };
     let pid = rest.split('-').next().unwrap_or_default();
-    let command = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    pid.parse::<u32>().is_ok_and(|pid| pid != 0) && command.trim() != "xtask"
+    // Empty for a process that is dead and not yet buried, and unreadable for none.
+    let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let program = command.split(|&byte| byte == 0).next().unwrap_or_default();
+    pid.parse::<u32>().is_ok_and(|pid| pid != 0) && !program.ends_with(b"xtask")
 }
 
 /// Kills what still runs in a namespace of ours, then removes it.

@@ -164,12 +164,15 @@ pub fn start(net: &Net, space: Space, name: &str, script: &str, listens: &[&str]
     for file in ["passwd", "group", "resolv.conf"] {
         mounts.push_str(&format!("mount --bind {}/{file} /etc/{file}; ", etc.display()));
     }
+    let listening =
+        || listens.iter().map(|address| net.listens(space, address)).collect::<Result<Vec<bool>, _>>();
+    // The one before may take a moment to die.
+    wait_until(&format!("room for {name}"), START_LIMIT, || Ok(!listening()?.contains(&true)))?;
     let command = net.script(space, &format!("{mounts}{script}"));
     let mut server = Server::start(name, command, &net.folder.join(format!("{name}.log")))?;
     let waited = wait_until(name, START_LIMIT, || {
         server.running()?;
-        let all = listens.iter().map(|address| net.listens(space, address));
-        all.collect::<Result<Vec<bool>, Failure>>().map(|all| all.into_iter().all(|listens| listens))
+        Ok(!listening()?.contains(&false))
     });
     match waited {
         Ok(()) => Ok(server),
