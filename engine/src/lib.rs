@@ -6,6 +6,8 @@
 #![deny(missing_docs)]
 
 pub mod config;
+#[expect(dead_code, reason = "shards come next")]
+mod runtime;
 
 use config::EngineConfig;
 pub use engine_proto as proto;

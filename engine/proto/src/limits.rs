@@ -31,6 +31,26 @@ const _: () = assert!(LOCAL_PART_BYTES_MAX + 1 + DOMAIN_BYTES_MAX > ADDRESS_BYTE
 /// How long a recipient's server may take for its greeting. RFC 5321 4.5.3.2.1 says 5 minutes, for a client that
 /// holds mail which must not be lost; a probe holds none and can come back, so it gives up far sooner.
 pub const BANNER_TIMEOUT: Duration = Duration::from_secs(30);
+/// For the answer to EHLO, HELO, STARTTLS and RSET. RFC 5321 names no time for them; they need no look-up at the
+/// server, other than the reverse DNS of our address.
+pub const EHLO_TIMEOUT: Duration = Duration::from_secs(30);
+/// For the TLS handshake, all its round trips together.
+pub const TLS_TIMEOUT: Duration = Duration::from_secs(30);
+/// For the answer to MAIL: RFC 5321 4.5.3.2.2 says 5 minutes. Servers look up our domain here (SPF, DNS lists).
+pub const MAIL_TIMEOUT: Duration = Duration::from_secs(45);
+/// For the answer to each RCPT: RFC 5321 4.5.3.2.3 says 5 minutes. A server that asks another one first (Postfix
+/// `reject_unverified_recipient`: 9 s; Exim callout: 30 s) or that holds back strangers stays below this.
+pub const RCPT_TIMEOUT: Duration = Duration::from_secs(60);
+/// For a TCP connection: the SYN and four retransmissions of it (RFC 6298: at 1, 3, 7 and 15 s).
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Most recipients in one transaction: RFC 5321 4.5.3.1.8 obliges every server to take 100.
+pub const TRANSACTION_RECIPIENTS_MAX: usize = 100;
+/// Most bytes of one pipelined group. It fits the send buffer and its replies the receive buffer of any common
+/// host, so that neither side ever blocks on the other (RFC 2920 3.1).
+pub const GROUP_BYTES_MAX: usize = 32 * 1024;
+
+const _: () = assert!(TRANSACTION_RECIPIENTS_MAX * (ADDRESS_BYTES_MAX + 14) < GROUP_BYTES_MAX);
 
 /// Longest TXT record that is kept, its strings joined. SPF and DMARC records have a few hundred octets; RFC 7208
 /// 3.4 asks for under 512.
