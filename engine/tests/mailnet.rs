@@ -24,7 +24,10 @@ fn config(net: &Running, (runtime, driver): (RuntimeChoice, DriverChoice)) -> En
     EngineConfig {
         resolvers: vec![net.dns()],
         smtp_port: net.smtp_port(),
-        allow_net: vec![Network::parse("127.0.0.0/8").expect("a network"), Network::parse("::1").expect("a network")],
+        allow_net: vec![
+            Network::parse("127.0.0.0/8").expect("a network"),
+            Network::parse("::1").expect("a network"),
+        ],
         ehlo: Some("probe.example".into()),
         shards: 2,
         runtime,
@@ -78,11 +81,21 @@ fn check(name: &str, count: usize, flavor: (RuntimeChoice, DriverChoice)) {
     for (address, expected) in addresses.iter().zip(expected) {
         let answer = &answers[address];
         if reason(answer) != expected {
-            wrong.push(format!("{address}: {} for {expected}\n    {}", reason(answer), answer.trace.join("\n    ")));
+            wrong.push(format!(
+                "{address}: {} for {expected}\n    {}",
+                reason(answer),
+                answer.trace.join("\n    ")
+            ));
         }
     }
     engine.stop();
-    assert!(wrong.is_empty(), "{} of {} wrong\n{}", wrong.len(), addresses.len(), wrong[..wrong.len().min(8)].join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} of {} wrong\n{}",
+        wrong.len(),
+        addresses.len(),
+        wrong[..wrong.len().min(8)].join("\n")
+    );
     assert_eq!(net.stop().violations, Default::default());
 }
 
