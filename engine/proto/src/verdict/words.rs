@@ -11,12 +11,17 @@ use crate::limits::{ADDRESS_BYTES_MAX, LOCAL_PART_BYTES_MAX};
 /// The one word that stands for mailbox, user, account, recipient, address and the like.
 pub(super) const MAILBOX: &str = "mailbox";
 
+/// Stands between what belongs to two sentences, so that no phrase reaches from one into the other.
+pub(super) const APART: &str = "|";
+
 /// A text in canonical form.
 #[derive(Debug, Default)]
 pub(super) struct Words {
     text: String,
     /// Ends of the words in `text`; a word begins where the one before ends.
     ends: Vec<u32>,
+    /// A sentence or a bracket has ended or begun since the last word.
+    apart: bool,
     /// Host names and links, lower case, parted by spaces.
     pub(super) links: String,
 }
@@ -52,20 +57,30 @@ impl Words {
             self.push_link(bare);
             return;
         }
-        for piece in
-            chunk.split(|c: char| !(c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | '\u{fffd}')))
-        {
-            let piece = piece.trim_matches(|c| matches!(c, '.' | '-' | '_'));
-            if piece.contains('.') && piece.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
-                continue;
-            }
-            if is_host(piece, mx) {
-                self.push_link(piece);
-                continue;
-            }
-            for word in piece.split(['.', '-', '_']) {
-                self.push_spelled(word);
-            }
+        for piece in chunk.split_inclusive(|c: char| !is_word_char(c)) {
+            let (piece, mark) = match piece.chars().next_back() {
+                Some(mark) if !is_word_char(mark) => (&piece[..piece.len() - mark.len_utf8()], mark),
+                _ => (piece, ' '),
+            };
+            self.push_piece(piece.trim_matches(['.', '-', '_']), mx);
+            // What stands in brackets may be an echo; empty ones part nothing.
+            self.apart = match mark {
+                '(' | ';' | '!' | '?' => true,
+                ')' => false,
+                _ => self.apart || piece.ends_with('.'),
+            };
+        }
+    }
+
+    fn push_piece(&mut self, piece: &str, mx: &str) {
+        if piece.contains('.') && piece.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+            return;
+        }
+        if is_host(piece, mx) {
+            return self.push_link(piece);
+        }
+        for word in piece.split(['.', '-', '_']) {
+            self.push_spelled(word);
         }
     }
 
@@ -100,8 +115,8 @@ impl Words {
     fn push(&mut self, spelled: &str) {
         let Some(word) = canonical(spelled) else { return };
         let previous = match self.len() {
-            0 => "",
-            count => self.word(count - 1),
+            count if count > 0 && !self.apart => self.word(count - 1),
+            _ => "",
         };
         let joined = match (previous, word) {
             ("e", "mail") => "email",
@@ -126,6 +141,9 @@ impl Words {
     }
 
     fn append(&mut self, word: &str) {
+        if std::mem::take(&mut self.apart) && !self.ends.is_empty() {
+            self.append(APART);
+        }
         self.text.push_str(word);
         self.ends.push(self.text.len() as u32);
     }
@@ -160,7 +178,7 @@ const NOT_A_MAILBOX_AFTER: [&str; 19] = [
 ];
 
 /// Words that say nothing here.
-const STOP_WORDS: [&str; 40] = [
+const STOP_WORDS: [&str; 39] = [
     "a",
     "an",
     "the",
@@ -193,7 +211,6 @@ const STOP_WORDS: [&str; 40] = [
     "sorry",
     "just",
     "also",
-    "existing",
     "given",
     "specified",
     "requested",
@@ -287,6 +304,10 @@ pub(super) fn canonical(word: &str) -> Option<&str> {
         "messages" => Some("message"),
         _ => Some(word),
     }
+}
+
+fn is_word_char(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | '\u{fffd}')
 }
 
 /// Lower case, line ends as spaces, and no apostrophes inside words.
@@ -419,7 +440,7 @@ mod tests {
             "https://support.google.com/mail/?p=nosuchuser",
         );
         check("(mail.corp.test:25) no", "25 no", "mail.corp.test");
-        check("RESOLVER.ADR.RecipNotFound; not found", "resolver adr recipnotfound not found", "");
+        check("RESOLVER.ADR.RecipNotFound; not found", "resolver adr recipnotfound | not found", "");
     }
 
     #[test]
@@ -428,6 +449,8 @@ mod tests {
         check("user doesn\u{2019}t\n exist", "mailbox not exist", "");
         check("user doesn\u{fffd}t exist", "mailbox not exist", "");
         check("e-mail address   of the recipient", "mailbox of mailbox", "");
+        check("User unknown. (Host <a@b> [x])", "mailbox unknown | host x", "");
+        check("User (a@example.com) unknown", "mailbox unknown", "");
         check("Your e-mail address", "your", "");
         check("IP address unknown", "ip unknown", "");
         check("Mail box is full", "mailbox full", "");
