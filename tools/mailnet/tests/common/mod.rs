@@ -1,5 +1,6 @@
 //! A client for the tests, as plain as can be: it sends what it is told and reports what came.
 #![expect(dead_code, reason = "every test file uses another part of it")]
+#![expect(clippy::unwrap_used, reason = "a helper that fails shall fail its test")]
 
 use hickory_proto::{
     op::{Edns, Message, Query, ResponseCode},
