@@ -52,7 +52,6 @@ pub const GROUP_BYTES_MAX: usize = 32 * 1024;
 
 const _: () = assert!(TRANSACTION_RECIPIENTS_MAX * (ADDRESS_BYTES_MAX + 14) < GROUP_BYTES_MAX);
 
-
 /// Longest TXT record that is kept, its strings joined. SPF and DMARC records have a few hundred octets; RFC 7208
 /// 3.4 asks for under 512.
 pub const DNS_TXT_BYTES_MAX: usize = 4096;
