@@ -67,10 +67,7 @@ async fn open<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize)
     let story = shard.story();
     match Session::connect(config, Rc::clone(&route.host), destination, starttls, limit, story).await {
         Ok(mut session) => match session.next().await {
-            Event::Ready => {
-                route.works();
-                Some(session)
-            }
+            Event::Ready => Some(session),
             Event::Over(closure) => {
                 shard.tell(group, session.story.take());
                 refused(shard, group, index, &closure);
@@ -254,6 +251,7 @@ async fn ask<R: Runtime>(
             Event::Answered { index: at, reply } => {
                 tally.answers += 1;
                 tally.errors += u32::from(!reply.is_positive());
+                group.routes[index].works();
                 if let Some(work) = works.get_mut(usize::from(at)).and_then(Option::take) {
                     answered(shard, group, index, work, &reply);
                 }
@@ -385,6 +383,9 @@ fn mail_refused<R: Runtime>(
     }
 }
 
+/// How many sessions in a row may end at their first recipient before that is laid to the host.
+const HANGUPS_MAX: u8 = 10;
+
 /// A session ended in the middle of a transaction. Who got an answer has it; the others are asked again. The first
 /// of them may be why the session ended, so it is asked last, and not for ever.
 fn cut_off<R: Runtime>(
@@ -397,16 +398,21 @@ fn cut_off<R: Runtime>(
 ) {
     let suspect = works.iter_mut().find_map(Option::take);
     put_back_rest(group, works);
-    if tally.answers == 0 {
-        refused(shard, group, index, closure);
-    } else {
+    if tally.answers > 0 {
         group.site.pace.borrow_mut().hung_up(tally.errors);
-        if let Closure::Refused { reply, step } = closure {
-            let said = classify(&ReplyView { stage: stage(*step), mx: &group.routes[index].host, reply });
-            if said.class == Class::Throttled && tally.errors == 0 {
-                push_back(shard, group, index);
-            }
-        }
+    }
+    let at_recipient = matches!(
+        closure,
+        Closure::Refused { step: Step::Rcpt(_), .. }
+            | Closure::Closed(Step::Rcpt(_))
+            | Closure::TimedOut(Step::Rcpt(_))
+    );
+    if at_recipient && tally.errors == 0 && matches!(closure, Closure::Refused { .. }) {
+        push_back(shard, group, index);
+    } else if tally.answers == 0 && !at_recipient {
+        refused(shard, group, index, closure);
+    } else if tally.answers == 0 && group.routes[index].strike(HANGUPS_MAX) {
+        group.routes[index].take_down(Instant::now() + DOWN, "hung_up");
     }
     let Some(mut work) = suspect else { return };
     work.leave("hung_up", Some(DOWN));

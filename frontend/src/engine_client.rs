@@ -12,6 +12,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 /// An engine that runs. The trait stands between so that tests can have one that asks nobody.
 pub trait Backend {
@@ -35,6 +36,9 @@ pub trait Line {
 
     /// The next answer.
     fn answer(&self) -> Pin<Box<dyn Future<Output = Answer> + '_>>;
+
+    /// The next answer, for a thread without an executor; `None` after `patience`.
+    fn answer_blocking(&self, patience: Duration) -> Option<Answer>;
 }
 
 impl Backend for engine::Engine {
@@ -58,6 +62,10 @@ impl Line for engine::Client {
 
     fn answer(&self) -> Pin<Box<dyn Future<Output = Answer> + '_>> {
         Box::pin(engine::Client::answer(self))
+    }
+
+    fn answer_blocking(&self, patience: Duration) -> Option<Answer> {
+        engine::Client::answer_blocking(self, patience)
     }
 }
 
@@ -173,6 +181,10 @@ mod tests {
 
         fn answer(&self) -> Pin<Box<dyn Future<Output = Answer> + '_>> {
             Box::pin(poll_fn(|_| self.answers.borrow_mut().pop_front().map_or(Poll::Pending, Poll::Ready)))
+        }
+
+        fn answer_blocking(&self, _patience: Duration) -> Option<Answer> {
+            self.answers.borrow_mut().pop_front()
         }
     }
 

@@ -3,7 +3,9 @@
 //! The way of a request: [`server`] accepts it, [`http`] bounds and admits it, [`router`] finds its handler in
 //! [`routes`], which asks the [`store`] and, through [`engine_client`], the engine.
 
+pub mod admin;
 pub mod auth;
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod convert;

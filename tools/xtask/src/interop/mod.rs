@@ -20,7 +20,7 @@ use clap::Args;
 use drivers::{Answers, Mailprobe, Said};
 use net::{Net, Space};
 use report::Tally;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// What went wrong, in words for the person at the terminal.
@@ -47,6 +47,9 @@ pub struct Options {
     /// Test this binary instead of building one.
     #[arg(long, value_name = "PATH")]
     mailprobe: Option<PathBuf>,
+    /// More flags for mailprobe's engine, such as `-- --runtime glommio`.
+    #[arg(last = true, value_name = "FLAG")]
+    engine: Vec<String>,
 }
 
 /// Runs the suite.
@@ -80,9 +83,9 @@ fn interop(options: &Options) -> Result<Tally, Failure> {
     let _mail = if chosen.is_empty() { Vec::new() } else { servers::start_mail(&net)? };
     tally.add(selftest::run(&net, &chosen)?);
     if !options.selftest {
-        let binary = binary(options, &net)?;
-        ask(&net, &binary, &chosen, &mut tally)?;
-        large(&net, &binary, &setups, options.figures, &mut tally)?;
+        let mailprobe = Mailprobe::new(&net, binary(options, &net)?, &options.engine);
+        ask(&mailprobe, &chosen, &mut tally)?;
+        large(&net, &mailprobe, &setups, options.figures, &mut tally)?;
     }
     if options.keep {
         keep(&net)?;
@@ -100,11 +103,10 @@ fn binary(options: &Options, net: &Net) -> Result<PathBuf, Failure> {
 }
 
 /// Asks about every case in the three ways.
-fn ask(net: &Net, binary: &Path, chosen: &[&Case], tally: &mut Tally) -> Result<(), Failure> {
+fn ask(mailprobe: &Mailprobe, chosen: &[&Case], tally: &mut Tally) -> Result<(), Failure> {
     if chosen.is_empty() {
         return Ok(());
     }
-    let mailprobe = Mailprobe::new(net, binary.into());
     let addresses: Vec<&str> = chosen.iter().map(|case| case.address).collect();
     for (way, answers) in [
         ("check", mailprobe.check(&addresses)),
@@ -140,7 +142,7 @@ fn judge(case: &Case, said: Option<&Said>) -> Result<String, String> {
 /// The thousand hosts, and with `figures` what else is measured beside them.
 fn large(
     net: &Net,
-    binary: &Path,
+    mailprobe: &Mailprobe,
     setups: &[Setup],
     figures: bool,
     tally: &mut Tally,
@@ -148,7 +150,7 @@ fn large(
     let mut table = Vec::new();
     for &setup in setups {
         let _server = bulk::serve(net, setup)?;
-        table.push(bulk::clean(net, binary, setup, tally)?);
+        table.push(bulk::clean(net, mailprobe, setup, tally)?);
         if figures && setup == Setup::Tuned {
             table.push(figures::smtp_source(net, setup.name(), 5000)?);
         }
@@ -156,7 +158,7 @@ fn large(
     if figures {
         let sink = Setup::Sink;
         let _server = bulk::serve(net, sink)?;
-        table.push(bulk::clean(net, binary, sink, tally)?);
+        table.push(bulk::clean(net, mailprobe, sink, tally)?);
         table.push(figures::smtp_source(net, sink.name(), 5000)?);
         table.push(figures::smtp_source_grouped(net, sink.name(), 5000)?);
         figures::print(&table);
