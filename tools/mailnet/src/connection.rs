@@ -99,7 +99,7 @@ impl Wire {
 }
 
 /// Makes the close of a socket a reset.
-fn reset_on_close(stream: &TcpStream) -> io::Result<()> {
+pub(crate) fn reset_on_close(stream: &TcpStream) -> io::Result<()> {
     SockRef::from(stream).set_linger(Some(Duration::ZERO))
 }
 
