@@ -1,0 +1,308 @@
+//! API keys and the `Authorization` header: pure, without a store or a clock.
+//!
+//! A key is `mp_live_` or `mp_test_`, 43 base62 characters that hold 256 random bits, and 6 base62 characters of the
+//! CRC-32 of all that precedes. The checksum lets a mistyped key be refused without a look-up, and secret scanners
+//! tell a key from noise. Only its SHA-256 is ever stored: 256 random bits need no salt and no slow hash.
+
+use crate::store::{AccountId, KeyHash, KeyId, KeyLookup, KeyMode};
+use std::fmt;
+
+const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+const PREFIX_CHARS: usize = 8;
+/// 43 base62 characters hold 256.03 bits: just enough.
+const SECRET_CHARS: usize = 43;
+/// 6 base62 characters hold 35.7 bits.
+const CHECKSUM_CHARS: usize = 6;
+const KEY_CHARS: usize = PREFIX_CHARS + SECRET_CHARS + CHECKSUM_CHARS;
+
+/// A key in clear: made, shown once, and forgotten.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ApiKey {
+    text: String,
+    mode: KeyMode,
+}
+
+impl ApiKey {
+    /// A new key from the operating system's random bits.
+    ///
+    /// # Errors
+    /// Whatever the operating system says.
+    pub fn generate(mode: KeyMode) -> Result<ApiKey, std::io::Error> {
+        let mut secret = [0; 32];
+        getrandom::fill(&mut secret).map_err(std::io::Error::from)?;
+        Ok(ApiKey::from_secret(mode, secret))
+    }
+
+    /// The key of 256 given bits.
+    pub fn from_secret(mode: KeyMode, secret: [u8; 32]) -> ApiKey {
+        let mut text = String::with_capacity(KEY_CHARS);
+        text.push_str(prefix(mode));
+        push_base62(&mut text, secret, SECRET_CHARS);
+        let mut checksum = [0; 32];
+        checksum[28..].copy_from_slice(&crc32(text.as_bytes()).to_be_bytes());
+        push_base62(&mut text, checksum, CHECKSUM_CHARS);
+        ApiKey { text, mode }
+    }
+
+    /// Reads a key as it came with a request; `None` where no key was ever made that reads so.
+    pub fn parse(text: &[u8]) -> Option<ApiKey> {
+        let text = std::str::from_utf8(text).ok().filter(|text| text.len() == KEY_CHARS)?;
+        let mode = [KeyMode::Live, KeyMode::Test].into_iter().find(|&mode| text.starts_with(prefix(mode)))?;
+        if !text.as_bytes()[PREFIX_CHARS..].iter().all(u8::is_ascii_alphanumeric) {
+            return None;
+        }
+        let body = &text[..KEY_CHARS - CHECKSUM_CHARS];
+        let mut expected = String::with_capacity(CHECKSUM_CHARS);
+        let mut checksum = [0; 32];
+        checksum[28..].copy_from_slice(&crc32(body.as_bytes()).to_be_bytes());
+        push_base62(&mut expected, checksum, CHECKSUM_CHARS);
+        (text[body.len()..] == expected).then(|| ApiKey { text: text.to_owned(), mode })
+    }
+
+    /// The key itself. For the one who made it, once; never for a log.
+    pub fn reveal(&self) -> &str {
+        &self.text
+    }
+
+    /// Live or test.
+    pub fn mode(&self) -> KeyMode {
+        self.mode
+    }
+
+    /// What is stored of it.
+    pub fn hash(&self) -> KeyHash {
+        let digest = ring::digest::digest(&ring::digest::SHA256, self.text.as_bytes());
+        let mut hash = [0; 32];
+        hash.copy_from_slice(digest.as_ref());
+        hash
+    }
+
+    /// The last four characters, by which its owner knows it again.
+    pub fn last4(&self) -> [u8; 4] {
+        let mut last4 = [0; 4];
+        last4.copy_from_slice(&self.text.as_bytes()[KEY_CHARS - 4..]);
+        last4
+    }
+}
+
+impl fmt::Debug for ApiKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ApiKey({:?})", self.mode)
+    }
+}
+
+/// Who sent a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Caller {
+    /// The account that the key acts for.
+    pub account: AccountId,
+    /// The key.
+    pub key: KeyId,
+    /// Live or test.
+    pub mode: KeyMode,
+}
+
+/// Why nobody is behind a request: each is a 401.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AuthError {
+    /// No `Authorization` header, or none of the scheme Bearer.
+    Missing,
+    /// A key that is malformed or unknown.
+    Invalid,
+    /// A key that was revoked.
+    Revoked,
+}
+
+impl AuthError {
+    /// The contract's error code.
+    pub fn code(self) -> &'static str {
+        match self {
+            AuthError::Missing => "missing_api_key",
+            AuthError::Invalid => "invalid_api_key",
+            AuthError::Revoked => "api_key_revoked",
+        }
+    }
+}
+
+/// Finds the caller behind the value of an `Authorization` header: `Bearer KEY`, the scheme in any case (RFC 9110
+/// 11.1, RFC 6750 2.1).
+///
+/// # Errors
+/// [`AuthError`]. A malformed key is refused without a look-up.
+pub fn authenticate(
+    header: Option<&[u8]>,
+    look_up: impl FnOnce(&KeyHash) -> Option<KeyLookup>,
+) -> Result<Caller, AuthError> {
+    let token = header.and_then(bearer_token).ok_or(AuthError::Missing)?;
+    let key = ApiKey::parse(token).ok_or(AuthError::Invalid)?;
+    match look_up(&key.hash()) {
+        None => Err(AuthError::Invalid),
+        Some(found) if found.revoked => Err(AuthError::Revoked),
+        Some(found) => Ok(Caller { account: found.account, key: found.id, mode: found.mode }),
+    }
+}
+
+/// What follows the scheme; `None` for other schemes and for Bearer with nothing behind it.
+fn bearer_token(value: &[u8]) -> Option<&[u8]> {
+    let value = value.trim_ascii();
+    let (scheme, rest) = value.split_at_checked(b"Bearer".len())?;
+    let token = rest.trim_ascii_start();
+    let parted = token.len() < rest.len();
+    (scheme.eq_ignore_ascii_case(b"Bearer") && parted && !token.is_empty()).then_some(token)
+}
+
+fn prefix(mode: KeyMode) -> &'static str {
+    match mode {
+        KeyMode::Live => "mp_live_",
+        KeyMode::Test => "mp_test_",
+    }
+}
+
+/// Appends a big-endian number in base62, in as many characters as said; it must fit.
+fn push_base62(text: &mut String, mut number: [u8; 32], chars: usize) {
+    let mut digits = [0u8; SECRET_CHARS];
+    for digit in digits[..chars].iter_mut().rev() {
+        let mut rest = 0u32;
+        for byte in &mut number {
+            rest = rest << 8 | u32::from(*byte);
+            *byte = (rest / 62) as u8;
+            rest %= 62;
+        }
+        *digit = BASE62[rest as usize];
+    }
+    debug_assert_eq!(number, [0; 32], "the number needs more characters");
+    text.extend(digits[..chars].iter().map(|&digit| char::from(digit)));
+}
+
+/// CRC-32 as in Ethernet, gzip and PNG (reflected, polynomial 0x04C11DB7).
+fn crc32(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0u32, |crc, &byte| {
+        (0..8).fold(
+            crc ^ u32::from(byte),
+            |crc, _| {
+                if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 }
+            },
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn key(seed: u8) -> ApiKey {
+        ApiKey::from_secret(KeyMode::Live, [seed; 32])
+    }
+
+    fn lookup(revoked: bool) -> KeyLookup {
+        let (id, account) = (KeyId::new(1, 1), AccountId::new(1, 2));
+        KeyLookup { id, account, mode: KeyMode::Live, revoked }
+    }
+
+    #[test]
+    fn checksum_is_crc_32() {
+        // The check value that every catalogue of CRCs gives for this algorithm.
+        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
+        assert_eq!(crc32(b""), 0);
+    }
+
+    #[test]
+    fn the_largest_secret_fits() {
+        let largest = ApiKey::from_secret(KeyMode::Test, [0xff; 32]);
+        assert_eq!(largest.reveal().len(), KEY_CHARS);
+        assert_eq!(ApiKey::parse(largest.reveal().as_bytes()), Some(largest));
+        let zero = key(0);
+        assert_eq!(&zero.reveal()[..PREFIX_CHARS + SECRET_CHARS], format!("mp_live_{}", "0".repeat(43)));
+    }
+
+    #[test]
+    fn any_one_wrong_character_is_noticed() {
+        let good = key(0x5a);
+        for at in 0..KEY_CHARS {
+            for with in [b'0', b'z', b'_', b' ', 0xff] {
+                let mut bytes = good.reveal().as_bytes().to_vec();
+                if bytes[at] != with {
+                    bytes[at] = with;
+                    assert_eq!(ApiKey::parse(&bytes), None, "{at}");
+                }
+            }
+        }
+        for at in 0..KEY_CHARS - 1 {
+            let mut bytes = good.reveal().as_bytes().to_vec();
+            bytes.swap(at, at + 1);
+            assert!(bytes == good.reveal().as_bytes() || ApiKey::parse(&bytes).is_none());
+        }
+    }
+
+    #[test]
+    fn generated_keys_differ_and_parse() {
+        let (a, b) = (ApiKey::generate(KeyMode::Live).unwrap(), ApiKey::generate(KeyMode::Test).unwrap());
+        assert_ne!(a.reveal()[8..], b.reveal()[8..]);
+        assert_eq!(ApiKey::parse(b.reveal().as_bytes()), Some(b.clone()));
+        assert!(!format!("{b:?}").contains(&b.reveal()[8..20]));
+        assert_eq!(b.reveal().as_bytes()[KEY_CHARS - 4..], b.last4());
+    }
+
+    #[test]
+    fn headers() {
+        let good = key(1).reveal().to_owned();
+        let with = |scheme: &str| format!("{scheme}{good}");
+        let cases: [(Option<String>, Result<(), AuthError>); 15] = [
+            (None, Err(AuthError::Missing)),
+            (Some(String::new()), Err(AuthError::Missing)),
+            (Some("Bearer".into()), Err(AuthError::Missing)),
+            (Some("Bearer ".into()), Err(AuthError::Missing)),
+            (Some(good.clone()), Err(AuthError::Missing)),
+            (Some(with("Basic ")), Err(AuthError::Missing)),
+            (Some(with("Bearer")), Err(AuthError::Missing)),
+            (Some(with("Bearers ")), Err(AuthError::Missing)),
+            (Some("Bearer x".into()), Err(AuthError::Invalid)),
+            (Some(with("Bearer x")), Err(AuthError::Invalid)),
+            (Some(format!("Bearer {good} {good}")), Err(AuthError::Invalid)),
+            (Some(with("Bearer ")), Ok(())),
+            (Some(with("bearer ")), Ok(())),
+            (Some(with("BEARER   ")), Ok(())),
+            (Some(format!(" Bearer {good} ")), Ok(())),
+        ];
+        for (header, expected) in cases {
+            let outcome = authenticate(header.as_deref().map(str::as_bytes), |hash| {
+                assert_eq!(*hash, key(1).hash());
+                Some(lookup(false))
+            });
+            assert_eq!(outcome.map(drop), expected, "{}", header.is_some());
+        }
+    }
+
+    #[test]
+    fn what_the_look_up_finds_decides() {
+        let header = format!("Bearer {}", key(2).reveal());
+        let header = Some(header.as_bytes());
+        assert_eq!(authenticate(header, |_| None), Err(AuthError::Invalid));
+        assert_eq!(authenticate(header, |_| Some(lookup(true))), Err(AuthError::Revoked));
+        let caller = authenticate(header, |_| Some(lookup(false))).unwrap();
+        assert_eq!((caller.key, caller.account), (lookup(false).id, lookup(false).account));
+    }
+
+    #[test]
+    fn malformed_keys_are_not_looked_up() {
+        let outcome = authenticate(Some(b"Bearer mp_live_nonsense"), |_| panic!("looked up"));
+        assert_eq!(outcome, Err(AuthError::Invalid));
+    }
+
+    proptest! {
+        #[test]
+        fn every_key_parses(secret: [u8; 32], test: bool) {
+            let mode = if test { KeyMode::Test } else { KeyMode::Live };
+            let key = ApiKey::from_secret(mode, secret);
+            prop_assert_eq!(key.reveal().len(), KEY_CHARS);
+            prop_assert_eq!(ApiKey::parse(key.reveal().as_bytes()), Some(key));
+        }
+
+        #[test]
+        fn no_header_panics(header: Vec<u8>) {
+            let outcome = authenticate(Some(&header), |_| None);
+            prop_assert!(outcome.is_err());
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! API keys in memory: what every request looks up. It holds exactly what is committed: the writer changes it after
+//! a commit and before it answers, so a revocation that was answered is in force.
+
+use super::tables::KeyRow;
+use super::types::{KeyHash, KeyInfo, KeyLookup, UnixMs};
+use super::{AccountId, KeyId};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// How often a key's last use is written at most.
+const USE_STEP_MS: u64 = 60_000;
+
+#[derive(Default)]
+pub(super) struct KeyIndex {
+    keys: RwLock<Keys>,
+}
+
+#[derive(Default)]
+struct Keys {
+    by_hash: HashMap<KeyHash, Arc<IndexedKey>>,
+    by_id: BTreeMap<KeyId, Arc<IndexedKey>>,
+}
+
+struct IndexedKey {
+    id: KeyId,
+    row: KeyRow,
+    revoked_at: AtomicU64,
+    /// The last use that was written or is being written.
+    last_used_at: AtomicU64,
+}
+
+/// What a committed write changed.
+pub(super) enum KeyChange {
+    Added(KeyId, KeyRow),
+    Revoked(KeyId, UnixMs),
+}
+
+impl KeyIndex {
+    pub fn apply(&self, changes: Vec<KeyChange>) {
+        if changes.is_empty() {
+            return;
+        }
+        let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        for change in changes {
+            match change {
+                KeyChange::Added(id, row) => keys.add(id, row),
+                KeyChange::Revoked(id, at) => {
+                    if let Some(key) = keys.by_id.get(&id) {
+                        key.revoked_at.store(at, Ordering::Release);
+                    }
+                }
+            }
+        }
+    }
+
+    pub fn look_up(&self, hash: &KeyHash) -> Option<KeyLookup> {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let key = keys.by_hash.get(hash)?;
+        Some(KeyLookup {
+            id: key.id,
+            account: key.row.account,
+            mode: key.row.mode,
+            revoked: key.revoked_at.load(Ordering::Acquire) != 0,
+        })
+    }
+
+    pub fn of_account(&self, account: AccountId) -> Vec<KeyInfo> {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        keys.by_id.values().filter(|key| key.row.account == account).map(|key| key.info()).collect()
+    }
+
+    /// Whether this use is to be written; says so once in [`USE_STEP_MS`] for each key.
+    pub fn note_use(&self, id: KeyId, now: UnixMs) -> bool {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(key) = keys.by_id.get(&id) else { return false };
+        let last = key.last_used_at.load(Ordering::Relaxed);
+        (last == 0 || now >= last.saturating_add(USE_STEP_MS))
+            && key.last_used_at.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+}
+
+impl Keys {
+    fn add(&mut self, id: KeyId, row: KeyRow) {
+        let key = Arc::new(IndexedKey {
+            id,
+            revoked_at: AtomicU64::new(row.revoked_at),
+            last_used_at: AtomicU64::new(row.last_used_at),
+            row,
+        });
+        self.by_hash.insert(key.row.hash, Arc::clone(&key));
+        self.by_id.insert(id, key);
+    }
+}
+
+impl IndexedKey {
+    fn info(&self) -> KeyInfo {
+        let row = KeyRow {
+            revoked_at: self.revoked_at.load(Ordering::Acquire),
+            last_used_at: self.last_used_at.load(Ordering::Relaxed),
+            ..self.row.clone()
+        };
+        key_info(self.id, &row)
+    }
+}
+
+/// A key as lists show it.
+pub(super) fn key_info(id: KeyId, row: &KeyRow) -> KeyInfo {
+    let time = |at: UnixMs| (at != 0).then_some(at);
+    KeyInfo {
+        id,
+        account: row.account,
+        mode: row.mode,
+        last4: String::from_utf8_lossy(&row.last4).into_owned(),
+        label: row.label.clone(),
+        created_at: row.created_at,
+        revoked_at: time(row.revoked_at),
+        last_used_at: time(row.last_used_at),
+    }
+}

@@ -1,0 +1,146 @@
+//! The ledger's writes: hold, settle, void, grant.
+
+use super::row::Row;
+use super::tables::{EntryRow, entry_key, split_entry_key};
+use super::txn::Txn;
+use super::types::{CREDITS_MAX, EntryKind, Grant, HOLD_CREDITS_MAX, HoldRef, HoldRequest, UnixMs};
+use super::{Account, AccountId, ChangeError, EntryId, HoldError, SettleError, StoreError};
+use crate::credits::{Balance, Portions};
+use ::redb::{ReadableTable, ReadableTableMetadata};
+
+/// How long an entry is kept before it is added to its account's carried entry: this period, the one before it and
+/// the one before that.
+pub(super) const KEEP_MS: UnixMs = 93 * DAY_MS;
+
+/// The oldest id that is taken. Well within [`KEEP_MS`], so that the ledger remembers any id that could come again.
+pub(super) const ID_AGE_MS_MAX: UnixMs = 31 * DAY_MS;
+
+const DAY_MS: UnixMs = 24 * 60 * 60 * 1000;
+
+const _: () = assert!(ID_AGE_MS_MAX * 2 < KEEP_MS);
+
+/// What becomes of a hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HoldEnd {
+    Settle,
+    Void,
+}
+
+impl Txn<'_> {
+    pub fn hold(
+        &mut self,
+        request: HoldRequest,
+        now: UnixMs,
+    ) -> Result<Result<Balance, HoldError>, StoreError> {
+        let HoldRequest { hold: HoldRef { account, id }, credits } = request;
+        if credits == 0 || credits > HOLD_CREDITS_MAX {
+            return Ok(Err(HoldError::BadAmount));
+        }
+        if is_too_old(id, now) {
+            return Ok(Err(HoldError::TooOld));
+        }
+        let Some(mut account) = self.open_account(account, now)? else {
+            return Ok(Err(HoldError::UnknownAccount));
+        };
+        if self.is_used(account.id, id)? {
+            return Ok(Err(HoldError::Exists));
+        }
+        let subscription = &mut account.row.subscription;
+        let (status, available) = (subscription.status, subscription.balance.available());
+        if !status.is_usable() {
+            return Ok(Err(HoldError::Inactive { status, available }));
+        }
+        let Some(portions) = subscription.hold(credits) else {
+            return Ok(Err(HoldError::Insufficient { available }));
+        };
+        self.holds.insert(&entry_key(account.id, id), portions.encode().as_slice())?;
+        self.save(&account)?;
+        Ok(Ok(account.row.subscription.balance))
+    }
+
+    pub fn end_hold(
+        &mut self,
+        hold: HoldRef,
+        end: HoldEnd,
+        now: UnixMs,
+    ) -> Result<Result<Balance, SettleError>, StoreError> {
+        let Some(mut account) = self.open_account(hold.account, now)? else {
+            return Ok(Err(SettleError::UnknownAccount));
+        };
+        let key = entry_key(hold.account, hold.id);
+        let portions = self.holds.remove(&key)?.map(|row| Portions::decode(row.value())).transpose()?;
+        let Some(portions) = portions else { return Ok(Err(self.why_no_hold(&key)?)) };
+        let subscription = &mut account.row.subscription;
+        let (kind, step) = match end {
+            HoldEnd::Settle => (EntryKind::Settled, subscription.settle(portions)),
+            HoldEnd::Void => (EntryKind::Voided, subscription.void(portions)),
+        };
+        self.append(hold.account, hold.id, &EntryRow { kind, at: now, step, note: String::new() })?;
+        self.save(&account)?;
+        Ok(Ok(account.row.subscription.balance))
+    }
+
+    pub fn grant(&mut self, grant: Grant, now: UnixMs) -> Result<Result<Account, ChangeError>, StoreError> {
+        if grant.credits == 0 || grant.credits > CREDITS_MAX {
+            return Ok(Err(ChangeError::BadAmount));
+        }
+        if !super::accounts::is_text(&grant.note) {
+            return Ok(Err(ChangeError::BadText));
+        }
+        if is_too_old(grant.id, now) {
+            return Ok(Err(ChangeError::TooOld));
+        }
+        let Some(mut account) = self.open_account(grant.account, now)? else {
+            return Ok(Err(ChangeError::UnknownAccount));
+        };
+        if self.is_used(grant.account, grant.id)? {
+            return Ok(Err(ChangeError::Exists));
+        }
+        if !account.row.subscription.grant(grant.credits) {
+            return Ok(Err(ChangeError::BadAmount));
+        }
+        let step = crate::credits::Step { granted: grant.credits, spent: 0, expired: 0 };
+        let entry = EntryRow { kind: EntryKind::Pack, at: now, step, note: grant.note };
+        self.append(grant.account, grant.id, &entry)?;
+        self.save(&account)?;
+        Ok(Ok(account.view()))
+    }
+
+    /// Voids every hold without an answer: whoever was to answer is gone.
+    pub fn void_open_holds(&mut self, now: UnixMs) -> Result<u64, StoreError> {
+        let mut voided = 0;
+        loop {
+            let first = self.holds.first()?.map(|(key, _)| split_entry_key(key.value()));
+            let Some(hold) = first else { return Ok(voided) };
+            // Only a damaged file has a hold that cannot be voided; going on would never end.
+            if let Err(error) = self.end_hold(hold, HoldEnd::Void, now)? {
+                return Err(StoreError::Failed(format!("hold {}: {error}", hold.id)));
+            }
+            voided += 1;
+        }
+    }
+
+    /// Whether a hold or an entry has this id.
+    fn is_used(&self, account: AccountId, id: EntryId) -> Result<bool, StoreError> {
+        let key = entry_key(account, id);
+        Ok(self.ledger.get(&key)?.is_some() || (!self.holds.is_empty()? && self.holds.get(&key)?.is_some()))
+    }
+
+    fn why_no_hold(&self, key: &[u8; 32]) -> Result<SettleError, StoreError> {
+        let kind = match self.ledger.get(key)? {
+            Some(row) => EntryRow::decode(row.value())?.kind,
+            None => return Ok(SettleError::UnknownHold),
+        };
+        Ok(match kind {
+            EntryKind::Settled => SettleError::AlreadySettled,
+            EntryKind::Voided => SettleError::AlreadyVoided,
+            EntryKind::Period | EntryKind::PlanChange | EntryKind::Pack | EntryKind::Carried => {
+                SettleError::UnknownHold
+            }
+        })
+    }
+}
+
+fn is_too_old(id: EntryId, now: UnixMs) -> bool {
+    id.0.made_at().saturating_add(ID_AGE_MS_MAX) < now
+}

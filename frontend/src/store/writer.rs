@@ -1,0 +1,210 @@
+//! The one writer: a thread that takes whatever writes are waiting, runs them in one redb transaction, commits it
+//! and only then answers them. While it waits for the disk the next group gathers, so the group grows with the load
+//! and a lone write waits for nothing.
+//!
+//! A write that is refused (no credits, no such account) must leave the tables as they were or in a state that is
+//! right without it: the group commits all the same. A write that cannot read or write the tables fails the whole
+//! group and stops the writer, as nobody knows what reached the disk.
+
+use super::index::{KeyChange, KeyIndex};
+use super::sweep::Sweep;
+use super::txn::Txn;
+use super::{Pending, PlanTable, Reply, StoreError, pending};
+use ::redb::Database;
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+/// The most writes in one transaction: beyond this a longer wait buys next to nothing.
+const GROUP_MAX: usize = 1000;
+
+/// How many writes may wait before new ones are refused.
+pub(super) const QUEUE_MAX: usize = 16 * 1024;
+
+/// Whether a write may be turned away when many are waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    /// It begins something: refused at [`QUEUE_MAX`].
+    New,
+    /// It answers a hold: always taken. There are never more of them than holds, which are `New`.
+    Answer,
+}
+
+/// What the writer thread works on.
+pub(super) struct Context {
+    pub database: Arc<Database>,
+    pub plans: Arc<PlanTable>,
+    pub index: Arc<KeyIndex>,
+}
+
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Box<dyn Job>>,
+    /// Why no more are taken.
+    closed: Option<StoreError>,
+}
+
+impl Writer {
+    pub fn start(context: Context) -> std::io::Result<Writer> {
+        let shared = Arc::new(Shared { queue: Mutex::default(), wake: Condvar::new() });
+        let thread = std::thread::Builder::new().name("store-writer".into()).spawn({
+            let shared = Arc::clone(&shared);
+            move || run(&context, Closing(shared))
+        })?;
+        Ok(Writer { shared, thread: Some(thread) })
+    }
+
+    /// Queues a write. `work` runs on the writer's thread; its outer error is a failure of the store, its inner one
+    /// a refusal.
+    pub fn submit<T, E, F>(&self, class: Class, work: F) -> Pending<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        F: FnOnce(&mut Txn<'_>) -> Result<Result<T, E>, StoreError> + Send + 'static,
+    {
+        let mut queue = self.shared.lock();
+        if let Some(why) = &queue.closed {
+            return Pending::ready(Err(why.clone().into()));
+        }
+        if class == Class::New && queue.jobs.len() >= QUEUE_MAX {
+            return Pending::ready(Err(StoreError::Busy.into()));
+        }
+        let (reply, pending) = pending();
+        queue.jobs.push_back(Box::new(Work { work: Some(work), outcome: None, reply }));
+        drop(queue);
+        self.shared.wake.notify_one();
+        pending
+    }
+
+    /// Whether writes that nobody waits for had better be left out.
+    pub fn is_crowded(&self) -> bool {
+        self.shared.lock().jobs.len() >= QUEUE_MAX / 2
+    }
+}
+
+/// Every write that was taken is still done.
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.shared.close(StoreError::Closed);
+        if let Some(thread) = self.thread.take() {
+            // A panic of the writer has reached every caller as `Closed`.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn close(&self, why: StoreError) {
+        self.lock().closed.get_or_insert(why);
+        self.wake.notify_one();
+    }
+
+    /// The next group; none when the queue is closed and empty.
+    fn take(&self) -> Option<Vec<Box<dyn Job>>> {
+        let mut queue = self.lock();
+        while queue.jobs.is_empty() {
+            if queue.closed.is_some() {
+                return None;
+            }
+            queue = self.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        let group = queue.jobs.len().min(GROUP_MAX);
+        Some(queue.jobs.drain(..group).collect())
+    }
+}
+
+/// However the writer ends, nobody waits for it any longer.
+struct Closing(Arc<Shared>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.close(StoreError::Closed);
+        let orphans = std::mem::take(&mut self.0.lock().jobs);
+        // Their replies say `Closed` as they are dropped; outside the lock, as wakers are foreign code.
+        drop(orphans);
+    }
+}
+
+fn run(context: &Context, closing: Closing) {
+    let mut sweep = Sweep::default();
+    while let Some(mut group) = closing.0.take() {
+        match write(context, &mut sweep, &mut group) {
+            Ok(changes) => {
+                context.index.apply(changes);
+                group.into_iter().for_each(|job| job.finish(None));
+            }
+            Err(error) => {
+                closing.0.close(error.clone());
+                group.into_iter().for_each(|job| job.finish(Some(&error)));
+                let rest = std::mem::take(&mut closing.0.lock().jobs);
+                rest.into_iter().for_each(|job| job.finish(Some(&error)));
+                return;
+            }
+        }
+    }
+}
+
+fn write(
+    context: &Context,
+    sweep: &mut Sweep,
+    group: &mut [Box<dyn Job>],
+) -> Result<Vec<KeyChange>, StoreError> {
+    let mut transaction = context.database.begin_write()?;
+    transaction.set_quick_repair(true);
+    let mut txn = Txn::open(&transaction, &context.plans)?;
+    for job in group {
+        job.run(&mut txn)?;
+    }
+    sweep.go_on(&mut txn)?;
+    let changes = txn.close();
+    transaction.commit()?;
+    Ok(changes)
+}
+
+/// A write with the one who waits for it, whatever their types.
+trait Job: Send {
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<(), StoreError>;
+    fn finish(self: Box<Self>, failure: Option<&StoreError>);
+}
+
+struct Work<F, T, E: From<StoreError>> {
+    work: Option<F>,
+    outcome: Option<Result<T, E>>,
+    reply: Reply<T, E>,
+}
+
+impl<F, T, E> Job for Work<F, T, E>
+where
+    T: Send,
+    E: From<StoreError> + Send,
+    F: FnOnce(&mut Txn<'_>) -> Result<Result<T, E>, StoreError> + Send,
+{
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<(), StoreError> {
+        if let Some(work) = self.work.take() {
+            self.outcome = Some(work(txn)?);
+        }
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, failure: Option<&StoreError>) {
+        let outcome = match failure {
+            Some(error) => Err(error.clone().into()),
+            None => self.outcome.unwrap_or_else(|| Err(StoreError::Closed.into())),
+        };
+        self.reply.answer(outcome);
+    }
+}

@@ -1,0 +1,6 @@
+//! What every implementation of the store must do, checked through its public face alone.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod rules;
+mod world;

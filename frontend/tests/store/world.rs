@@ -1,0 +1,158 @@
+//! A store with a clock in the test's hands.
+
+use frontend::auth::ApiKey;
+use frontend::credits::Balance;
+use frontend::store::*;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+pub const DAY: UnixMs = 24 * 60 * 60 * 1000;
+/// 2027-01-31T09:00:00Z: a start that later months must clamp.
+pub const START: UnixMs = 1_801_386_000_000;
+
+/// Opens a store, and opens what it made again after a stop.
+pub trait Kind {
+    fn open(&self, plans: PlanTable, now: UnixMs) -> Result<(Arc<dyn Store>, Opening), OpenError>;
+}
+
+/// redb in a folder that goes away with the test.
+pub struct InFolder(pub TempDir);
+
+impl Kind for InFolder {
+    fn open(&self, plans: PlanTable, now: UnixMs) -> Result<(Arc<dyn Store>, Opening), OpenError> {
+        let (store, opening) = RedbStore::open(self.0.path(), plans, StoreOptions::default(), now)?;
+        Ok((Arc::new(store), opening))
+    }
+}
+
+pub struct World {
+    kind: Box<dyn Kind>,
+    plans: PlanTable,
+    store: Option<Arc<dyn Store>>,
+    pub now: UnixMs,
+    /// Feeds the ids, so that a failure comes again.
+    next_id: u128,
+}
+
+/// The standard plans, and one that never resets.
+pub fn plans() -> PlanTable {
+    let mut plans: Vec<Plan> = PlanTable::standard().iter().cloned().collect();
+    let mut endless = plans[0].clone();
+    endless.id = "endless".into();
+    endless.monthly_credits = 40;
+    endless.resets = false;
+    plans.push(endless);
+    PlanTable::new(plans).unwrap()
+}
+
+impl World {
+    pub fn new() -> World {
+        World::of(Box::new(InFolder(tempfile::tempdir().unwrap())))
+    }
+
+    pub fn of(kind: Box<dyn Kind>) -> World {
+        let mut world = World { kind, plans: plans(), store: None, now: START, next_id: 1 };
+        world.reopen();
+        world
+    }
+
+    pub fn store(&self) -> &dyn Store {
+        &**self.store.as_ref().unwrap()
+    }
+
+    pub fn shared(&self) -> Arc<dyn Store> {
+        Arc::clone(self.store.as_ref().unwrap())
+    }
+
+    pub fn reopen(&mut self) -> Opening {
+        self.store = None;
+        let (store, opening) = self.kind.open(self.plans.clone(), self.now).unwrap();
+        self.store = Some(store);
+        opening
+    }
+
+    pub fn reopen_with(&mut self, plans: PlanTable) -> Result<(), OpenError> {
+        self.store = None;
+        self.store = Some(self.kind.open(plans, self.now)?.0);
+        Ok(())
+    }
+
+    pub fn random(&mut self) -> u128 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    pub fn account(&mut self, name: &str, plan: &str) -> AccountId {
+        let new =
+            NewAccount { id: AccountId::new(self.now, self.random()), name: name.into(), plan: plan.into() };
+        self.store().create_account(new, self.now).wait().unwrap().id
+    }
+
+    pub fn read(&self, id: AccountId) -> Account {
+        self.store().account(id, self.now).unwrap().unwrap()
+    }
+
+    pub fn entry_id(&mut self) -> EntryId {
+        EntryId::new(self.now, self.random())
+    }
+
+    pub fn hold(&mut self, account: AccountId, credits: u64) -> Result<HoldRef, HoldError> {
+        let hold = HoldRef { account, id: self.entry_id() };
+        self.hold_as(hold, credits).map(|_| hold)
+    }
+
+    pub fn hold_as(&self, hold: HoldRef, credits: u64) -> Result<Balance, HoldError> {
+        self.store().hold(HoldRequest { hold, credits }, self.now).wait()
+    }
+
+    pub fn settle(&self, hold: HoldRef) -> Result<Balance, SettleError> {
+        self.store().settle(hold, Settlement::default(), self.now).wait()
+    }
+
+    pub fn void(&self, hold: HoldRef) -> Result<Balance, SettleError> {
+        self.store().void(hold, self.now).wait()
+    }
+
+    pub fn grant(&mut self, account: AccountId, credits: u64) -> Result<Account, ChangeError> {
+        let grant = Grant { id: self.entry_id(), account, credits, note: "test".into() };
+        self.store().grant(grant, self.now).wait()
+    }
+
+    pub fn set_plan(&self, id: AccountId, plan: &str) -> Result<Account, ChangeError> {
+        self.store().set_plan(id, plan.into(), self.now).wait()
+    }
+
+    pub fn set_status(&self, id: AccountId, status: SubscriptionStatus) -> Account {
+        self.store().set_status(id, status, self.now).wait().unwrap()
+    }
+
+    pub fn new_key(&mut self, account: AccountId, label: &str) -> (ApiKey, NewKey) {
+        let key = ApiKey::generate(KeyMode::Live).unwrap();
+        let new = NewKey {
+            id: KeyId::new(self.now, self.random()),
+            account,
+            mode: key.mode(),
+            hash: key.hash(),
+            last4: key.last4(),
+            label: label.into(),
+        };
+        (key, new)
+    }
+
+    /// The ledger adds up, and the balance is what is said: plan credits and pack credits left, held, spent, expired.
+    #[track_caller]
+    pub fn check(&self, id: AccountId, expected: (u64, u64, u64, u64, u64)) {
+        let balance = self.read(id).balance;
+        let Balance { plan_left, pack_left, held, spent, expired, .. } = balance;
+        assert_eq!((plan_left, pack_left, held, spent, expired), expected, "{balance:?}");
+        self.check_sums();
+    }
+
+    #[track_caller]
+    pub fn check_sums(&self) {
+        assert_eq!(self.store().audit(None).unwrap().faults, Vec::<String>::new());
+        for account in self.store().accounts(None, usize::MAX, self.now).unwrap() {
+            assert!(account.balance.is_balanced(), "{account:?}");
+        }
+    }
+}
