@@ -64,6 +64,7 @@ pub(crate) struct Domain {
     pub hosts: Vec<u32>,
     pub mailboxes: Arc<Mailboxes>,
     pub disposable: bool,
+    pub accepts_prove_nothing: bool,
     pub expected: Option<Expected>,
 }
 
@@ -271,6 +272,7 @@ impl Builder {
             hosts: Vec::new(),
             mailboxes,
             disposable: spec.disposable,
+            accepts_prove_nothing: spec.accepts_prove_nothing,
             expected: spec.expected,
         });
         Ok(())
@@ -469,6 +471,7 @@ fn member(group: &GroupSpec, number: u32, variant: Option<&VariantSpec>) -> Doma
         greylist_everyone: false,
         txt: group.txt.clone(),
         disposable: false,
+        accepts_prove_nothing: false,
         expected: None,
     }
 }
