@@ -1,6 +1,7 @@
 //! What an operator can set about the engine.
 
 use engine_proto::lists::SpamTraps;
+use engine_proto::pace::Profile;
 use std::net::{IpAddr, SocketAddr};
 
 /// The engine's settings; [`Default`] is what runs without any.
@@ -65,6 +66,16 @@ pub enum Pace {
     Lab,
 }
 
+impl From<Pace> for Profile {
+    fn from(pace: Pace) -> Profile {
+        match pace {
+            Pace::Polite => Profile::Polite,
+            Pace::Fast => Profile::Fast,
+            Pace::Lab => Profile::Lab,
+        }
+    }
+}
+
 /// A network in CIDR notation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
@@ -89,6 +100,11 @@ impl Network {
         if prefix > longest { Err(wrong()) } else { Ok(Network { address, prefix }) }
     }
 
+    /// Whether it is a network of IPv6.
+    pub fn is_ipv6(&self) -> bool {
+        self.address.is_ipv6()
+    }
+
     /// Whether `address` lies in the network.
     pub fn contains(&self, address: IpAddr) -> bool {
         let cut = |bits: u128, width: u32| bits >> (width - u32::from(self.prefix)).min(127);
@@ -100,6 +116,13 @@ impl Network {
             (IpAddr::V6(ours), IpAddr::V6(theirs)) => cut(ours.to_bits(), 128) == cut(theirs.to_bits(), 128),
             _ => false,
         }
+    }
+}
+
+/// As [`Network::parse`] reads it.
+impl std::fmt::Display for Network {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix)
     }
 }
 

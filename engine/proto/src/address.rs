@@ -1,31 +1,151 @@
-//! Mail addresses: RFC 5321 4.1.2 with RFC 6531 and IDNA.
+//! Mail addresses: the `Mailbox` of RFC 5321 4.1.2 with the UTF-8 of RFC 6531 3.3, domains by UTS 46.
+//!
+//! What is refused although some RFC has it: address literals and domains of one label (no public mailbox lives
+//! there), comments, folding white space and the obsolete forms (they belong to message headers, RFC 5322), and
+//! domains that end in a dot or in an all-numeric label.
+//!
+//! An address is kept in one form: the domain in lower-case A-labels, and the local part with the least quoting
+//! that it can do with, as RFC 5321 4.1.2 asks of senders. So `"joe"@Example.COM` and `joe@example.com` are equal.
+
+mod domain;
+mod local;
+#[cfg(test)]
+mod tests;
+
+use crate::limits::{ADDRESS_BYTES_MAX, ADDRESS_INPUT_BYTES_MAX};
+pub use domain::Domain;
+pub(crate) use domain::registrable;
+use std::fmt;
 
 /// A mail address that obeys the grammar.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
-    local: Box<str>,
+    /// `local@domain`.
+    text: Box<str>,
     domain: Domain,
 }
 
-/// A domain in A-label form, lower case, without a root dot.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Domain(Box<str>);
-
 impl Address {
-    /// The local part as given, quotes included.
+    /// Parses an address. Nothing is trimmed.
+    ///
+    /// # Errors
+    /// [`AddressError`] names the first rule that is broken.
+    pub fn parse(text: &str) -> Result<Address, AddressError> {
+        if text.is_empty() {
+            return Err(AddressError::Empty);
+        }
+        if text.len() > ADDRESS_INPUT_BYTES_MAX {
+            return Err(AddressError::TooLong);
+        }
+        // A domain cannot hold an at sign and a quoted local part can: the last one parts them.
+        let (local, domain) = text.rsplit_once('@').ok_or(AddressError::NoAtSign)?;
+        let local = local::parse(local)?;
+        let domain = Domain::parse(domain)?;
+        let text = format!("{local}@{}", domain.as_str());
+        if text.len() > ADDRESS_BYTES_MAX {
+            return Err(AddressError::TooLong);
+        }
+        Ok(Address { text: text.into_boxed_str(), domain })
+    }
+
+    /// The whole address as it goes into RCPT: the local part, `@`, and the domain in A-labels.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The local part, in quotes where it cannot do without them; its case is kept.
     pub fn local(&self) -> &str {
-        &self.local
+        &self.text[..self.text.len() - self.domain.as_str().len() - 1]
     }
 
     /// The domain.
     pub fn domain(&self) -> &Domain {
         &self.domain
     }
-}
 
-impl Domain {
-    /// The A-label form.
-    pub fn as_str(&self) -> &str {
-        &self.0
+    /// The form by which addresses are held to be the same: [`Address::as_str`] with ASCII letters in lower case.
+    /// RFC 5321 2.4 lets a server tell `Joe` from `joe`; none of note does. Other letters keep their case, for
+    /// folding those is for the server to define (RFC 6530 10.1).
+    pub fn canonical(&self) -> String {
+        self.text.to_ascii_lowercase()
+    }
+
+    /// True when only a server that offers SMTPUTF8 (RFC 6531) can be asked about the address. A domain never
+    /// needs it, for it goes out in A-labels.
+    pub fn needs_smtputf8(&self) -> bool {
+        !self.text.is_ascii()
     }
 }
+
+/// An address is personal data and `Debug` ends up in logs: the domain alone is shown.
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Address(..@{})", self.domain.as_str())
+    }
+}
+
+/// Why a text is no address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AddressError {
+    /// There is nothing.
+    Empty,
+    /// There is no at sign.
+    NoAtSign,
+    /// The address is longer than a path may be: RFC 5321 4.5.3.1.3.
+    TooLong,
+    /// Nothing stands before the at sign.
+    LocalEmpty,
+    /// The local part is longer than RFC 5321 4.5.3.1.1 allows.
+    LocalTooLong,
+    /// A dot begins or ends the local part, or follows on another.
+    LocalDot,
+    /// The local part has a character that may not stand there, or not without quotes.
+    LocalCharacter,
+    /// A quoted local part is not closed, or goes on after its closing quote.
+    LocalQuote,
+    /// Nothing stands after the at sign.
+    DomainEmpty,
+    /// An address literal such as `[192.0.2.1]` stands for the domain.
+    DomainLiteral,
+    /// The domain has one label only.
+    DomainOneLabel,
+    /// A dot begins or ends the domain, or follows on another.
+    DomainDot,
+    /// A label of the domain is longer than RFC 1035 2.3.4 allows.
+    DomainLabelTooLong,
+    /// The domain is longer than RFC 1035 2.3.4 allows.
+    DomainTooLong,
+    /// The last label of the domain is a number.
+    DomainNumeric,
+    /// The domain has a character or a label that UTS 46 does not allow.
+    DomainCharacter,
+}
+
+impl fmt::Display for AddressError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            AddressError::Empty => "the address is empty",
+            AddressError::NoAtSign => "there is no at sign",
+            AddressError::TooLong => "the address is longer than 254 octets",
+            AddressError::LocalEmpty => "nothing stands before the at sign",
+            AddressError::LocalTooLong => "the part before the at sign is longer than 64 octets",
+            AddressError::LocalDot => {
+                "the part before the at sign has a dot at its start, its end or after a dot"
+            }
+            AddressError::LocalCharacter => {
+                "the part before the at sign has a character that may not stand there"
+            }
+            AddressError::LocalQuote => "the quotes in the part before the at sign do not enclose it",
+            AddressError::DomainEmpty => "nothing stands after the at sign",
+            AddressError::DomainLiteral => "an address literal stands in place of a domain",
+            AddressError::DomainOneLabel => "the domain has no dot",
+            AddressError::DomainDot => "the domain has a dot at its start, its end or after a dot",
+            AddressError::DomainLabelTooLong => "a label of the domain is longer than 63 octets",
+            AddressError::DomainTooLong => "the domain is longer than 253 octets",
+            AddressError::DomainNumeric => "the domain ends in a number",
+            AddressError::DomainCharacter => "the domain has a character or a label that may not stand there",
+        })
+    }
+}
+
+impl std::error::Error for AddressError {}

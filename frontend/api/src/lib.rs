@@ -1,3 +1,20 @@
-//! The public JSON contract.
+//! The public JSON contract: what callers send and what they are answered.
+//!
+//! Closed sets are enums, so that a value outside the contract cannot be rendered. Bodies of requests are read
+//! by [`request`], strictly; everything else here is only ever written. The crate knows nothing of how the
+//! answers come about. Types that hold an address have no `Debug` that would show it.
 
 #![deny(missing_docs)]
+
+pub mod account;
+pub mod error;
+pub mod json;
+pub mod reason;
+pub mod request;
+pub mod verification;
+
+pub use account::{Account, SubscriptionStatus};
+pub use error::{ErrorBody, ErrorCode, Issue, IssueType, Loc};
+pub use reason::Reason;
+pub use request::{DetailLevel, Mode, VerifyBody};
+pub use verification::{Checked, Verification};

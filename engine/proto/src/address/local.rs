@@ -1,0 +1,101 @@
+//! Local parts: RFC 5321 4.1.2 `Dot-string` and `Quoted-string`, with the UTF-8 that RFC 6531 3.3 adds to both.
+
+use super::AddressError;
+use crate::limits::LOCAL_PART_BYTES_MAX;
+use std::borrow::Cow;
+
+/// The local part with the least quoting that it can do with.
+pub(super) fn parse(text: &str) -> Result<Cow<'_, str>, AddressError> {
+    if text.is_empty() {
+        return Err(AddressError::LocalEmpty);
+    }
+    if text.len() > LOCAL_PART_BYTES_MAX {
+        return Err(AddressError::LocalTooLong);
+    }
+    match text.strip_prefix('"') {
+        Some(rest) => quoted(rest),
+        None => dot_string(text).map(|()| Cow::Borrowed(text)),
+    }
+}
+
+/// Whether the whole of `text` is a `Dot-string`.
+fn dot_string(text: &str) -> Result<(), AddressError> {
+    for atom in text.split('.') {
+        if atom.is_empty() {
+            return Err(AddressError::LocalDot);
+        }
+        if !atom.chars().all(is_atext) {
+            return Err(AddressError::LocalCharacter);
+        }
+    }
+    Ok(())
+}
+
+/// Reads a `Quoted-string` from behind its opening quote.
+fn quoted(text: &str) -> Result<Cow<'static, str>, AddressError> {
+    let mut content = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    loop {
+        match chars.next() {
+            None => return Err(AddressError::LocalQuote),
+            Some('"') => break,
+            // quoted-pairSMTP: any printable ASCII, and nothing beyond it, may follow the backslash.
+            Some('\\') => match chars.next() {
+                Some(c @ ' '..='~') => content.push(c),
+                Some(_) => return Err(AddressError::LocalCharacter),
+                None => return Err(AddressError::LocalQuote),
+            },
+            Some(c) if is_qtext(c) => content.push(c),
+            Some(_) => return Err(AddressError::LocalCharacter),
+        }
+    }
+    if !chars.as_str().is_empty() {
+        return Err(AddressError::LocalQuote);
+    }
+    if dot_string(&content).is_ok() {
+        return Ok(Cow::Owned(content));
+    }
+    let mut quoted = String::with_capacity(content.len() + 2);
+    quoted.push('"');
+    for c in content.chars() {
+        if matches!(c, '"' | '\\') {
+            quoted.push('\\');
+        }
+        quoted.push(c);
+    }
+    quoted.push('"');
+    Ok(Cow::Owned(quoted))
+}
+
+/// `atext` of RFC 5322 3.2.3 and the UTF-8 of RFC 6531 3.3.
+fn is_atext(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "!#$%&'*+-/=?^_`{|}~".contains(c) || is_international(c)
+}
+
+/// `qtextSMTP` and the UTF-8 of RFC 6531 3.3; space counts, tab does not.
+fn is_qtext(c: char) -> bool {
+    matches!(c, ' ' | '!' | '#'..='[' | ']'..='~') || is_international(c)
+}
+
+/// A character beyond ASCII that can be seen and typed. RFC 6531 takes all of Unicode; what is invisible, turns
+/// the direction of text round or has no meaning of its own serves deceit only (RFC 6530 13), and nobody's mailbox
+/// has it. The zero-width joiners stay, for Persian and the scripts of India need them.
+fn is_international(c: char) -> bool {
+    let refused = matches!(c,
+        '\0'..='\u{9f}'                          // ASCII, and the C1 controls
+        | '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+        | '\u{180b}'..='\u{180f}'
+        | '\u{200b}' | '\u{200e}' | '\u{200f}'
+        | '\u{2028}'..='\u{202e}'                // separators and embeddings
+        | '\u{2060}'..='\u{206f}'                // invisible operators and isolates
+        | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
+        | '\u{fff0}'..='\u{ffff}'                // annotations, replacement, noncharacters
+        | '\u{fdd0}'..='\u{fdef}'                // noncharacters
+        | '\u{e000}'..='\u{f8ff}'                // private use
+        | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+        | '\u{e0000}'..='\u{e0fff}'              // tags and variation selectors
+        | '\u{f0000}'..='\u{10ffff}'             // private use
+    );
+    // The last two code points of each plane are noncharacters.
+    !refused && !c.is_whitespace() && u32::from(c) & 0xfffe != 0xfffe
+}

@@ -1,0 +1,81 @@
+//! The commands that a probe sends (RFC 5321 4.1.1). There is no DATA, no VRFY and no EXPN here, so none can
+//! ever be sent.
+
+/// Appends one command, line end included, to what is to be sent.
+///
+/// The arguments come from [`crate::address`] and from the configuration; both refuse control characters, so
+/// that no argument can smuggle a second command.
+pub fn encode(out: &mut Vec<u8>, command: Command<'_>) {
+    let mut put = |parts: &[&str]| {
+        for part in parts {
+            debug_assert!(
+                !part.bytes().any(|b| b < 0x20 || b == 0x7f),
+                "a command holds a control character"
+            );
+            out.extend_from_slice(part.as_bytes());
+        }
+        out.extend_from_slice(b"\r\n");
+    };
+    match command {
+        Command::Ehlo(name) => put(&["EHLO ", name]),
+        Command::Helo(name) => put(&["HELO ", name]),
+        Command::StartTls => put(&["STARTTLS"]),
+        Command::Mail { reverse_path, smtputf8: false } => put(&["MAIL FROM:<", reverse_path, ">"]),
+        Command::Mail { reverse_path, smtputf8: true } => put(&["MAIL FROM:<", reverse_path, "> SMTPUTF8"]),
+        Command::Rcpt(recipient) => put(&["RCPT TO:<", recipient, ">"]),
+        Command::Rset => put(&["RSET"]),
+        Command::Quit => put(&["QUIT"]),
+    }
+}
+
+/// A command with its arguments.
+#[derive(Clone, Copy)]
+pub enum Command<'a> {
+    /// EHLO with our name.
+    Ehlo(&'a str),
+    /// HELO with our name, for servers that refuse EHLO (RFC 5321 3.2).
+    Helo(&'a str),
+    /// STARTTLS (RFC 3207).
+    StartTls,
+    /// MAIL with our reverse-path, empty for `<>`.
+    Mail {
+        /// The mailbox, without the angle brackets.
+        reverse_path: &'a str,
+        /// A recipient of the transaction needs SMTPUTF8 (RFC 6531 3.4).
+        smtputf8: bool,
+    },
+    /// RCPT with an address, without the angle brackets.
+    Rcpt(&'a str),
+    /// RSET: forget the transaction.
+    Rset,
+    /// QUIT.
+    Quit,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_spelled_as_the_rfc_has_them() {
+        let rows = [
+            (Command::Ehlo("a.example"), "EHLO a.example\r\n"),
+            (Command::Helo("a.example"), "HELO a.example\r\n"),
+            (Command::StartTls, "STARTTLS\r\n"),
+            (Command::Mail { reverse_path: "", smtputf8: false }, "MAIL FROM:<>\r\n"),
+            (Command::Mail { reverse_path: "p@a.example", smtputf8: false }, "MAIL FROM:<p@a.example>\r\n"),
+            (
+                Command::Mail { reverse_path: "p@a.example", smtputf8: true },
+                "MAIL FROM:<p@a.example> SMTPUTF8\r\n",
+            ),
+            (Command::Rcpt("\"a b\"@c.example"), "RCPT TO:<\"a b\"@c.example>\r\n"),
+            (Command::Rset, "RSET\r\n"),
+            (Command::Quit, "QUIT\r\n"),
+        ];
+        for (command, expected) in rows {
+            let mut out = Vec::new();
+            encode(&mut out, command);
+            assert_eq!(String::from_utf8_lossy(&out), expected);
+        }
+    }
+}

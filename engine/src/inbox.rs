@@ -1,0 +1,140 @@
+//! The one way between threads: every thread owns a bounded inbox.
+//!
+//! A producer pushes and wakes the owner only if it said that it sleeps, so a busy owner costs its producers no
+//! system call. Room is reserved with the ticket at admission (see [`crate::Client::submit`]), so a push between
+//! threads of the engine never finds an inbox full.
+
+use atomic_waker::AtomicWaker;
+use crossbeam::queue::ArrayQueue;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+pub(crate) struct Inbox<T> {
+    queue: ArrayQueue<T>,
+    parked: AtomicBool,
+    owner: AtomicWaker,
+}
+
+impl<T> Inbox<T> {
+    pub(crate) fn new(capacity: usize) -> Inbox<T> {
+        Inbox { queue: ArrayQueue::new(capacity), parked: AtomicBool::new(false), owner: AtomicWaker::new() }
+    }
+
+    /// Hands `item` over; gives it back when there is no room.
+    pub(crate) fn push(&self, item: T) -> Result<(), T> {
+        self.queue.push(item)?;
+        // Pairs with the fence in `poll_pop`: either the owner sees the item, or we see that it parked.
+        fence(Ordering::SeqCst);
+        if self.parked.load(Ordering::Relaxed) {
+            self.wake();
+        }
+        Ok(())
+    }
+
+    /// Wakes the owner, whether there is something or not.
+    pub(crate) fn wake(&self) {
+        self.parked.store(false, Ordering::Relaxed);
+        self.owner.wake();
+    }
+
+    /// The next item. For the owner alone.
+    pub(crate) async fn pop(&self) -> T {
+        poll_fn(|context| self.poll_pop(context)).await
+    }
+
+    /// The next item, if there is one now.
+    pub(crate) fn try_pop(&self) -> Option<T> {
+        self.queue.pop()
+    }
+
+    /// Items that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// The next item, for an owner without an executor; `None` after `patience`.
+    pub(crate) fn pop_blocking(&self, patience: Duration) -> Option<T> {
+        if let Some(item) = self.queue.pop() {
+            return Some(item);
+        }
+        let deadline = Instant::now() + patience;
+        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        let mut context = Context::from_waker(&waker);
+        loop {
+            if let Poll::Ready(item) = self.poll_pop(&mut context) {
+                return Some(item);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            std::thread::park_timeout(left);
+        }
+    }
+
+    fn poll_pop(&self, context: &mut Context<'_>) -> Poll<T> {
+        if let Some(item) = self.queue.pop() {
+            return Poll::Ready(item);
+        }
+        self.owner.register(context.waker());
+        self.parked.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        match self.queue.pop() {
+            Some(item) => {
+                self.parked.store(false, Ordering::Relaxed);
+                Poll::Ready(item)
+            }
+            None => Poll::Pending,
+        }
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_room_comes_back() {
+        let inbox = Inbox::new(1);
+        assert_eq!(inbox.push(1), Ok(()));
+        assert_eq!(inbox.push(2), Err(2));
+        assert_eq!(inbox.try_pop(), Some(1));
+        assert_eq!(inbox.try_pop(), None);
+    }
+
+    #[test]
+    fn nothing_is_lost_between_threads_and_no_wake_up_is_missed() {
+        const ITEMS: u64 = 200_000;
+        let inbox = Arc::new(Inbox::new(64));
+        let producers: Vec<_> = (0..2)
+            .map(|_| {
+                let inbox = Arc::clone(&inbox);
+                std::thread::spawn(move || {
+                    for mut item in 1..=ITEMS {
+                        while let Err(back) = inbox.push(item) {
+                            item = back;
+                            std::thread::yield_now();
+                        }
+                    }
+                })
+            })
+            .collect();
+        let sum: u64 =
+            (0..2 * ITEMS).map(|_| inbox.pop_blocking(Duration::from_secs(20)).expect("lost")).sum();
+        assert_eq!(sum, ITEMS * (ITEMS + 1));
+        assert_eq!(inbox.pop_blocking(Duration::from_millis(1)), None);
+        producers.into_iter().for_each(|thread| thread.join().expect("a producer panicked"));
+    }
+}

@@ -1,0 +1,111 @@
+//! Which runtime and driver run, tried out for real, and why.
+
+use super::{glommio, monoio};
+use crate::config::{DriverChoice, RuntimeChoice};
+use std::io;
+
+/// What drives a shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flavor {
+    Monoio(monoio::Driver),
+    Glommio,
+}
+
+/// The choice with a line for the operator.
+#[derive(Debug, Clone)]
+pub(crate) struct Chosen {
+    pub(crate) flavor: Flavor,
+    pub(crate) why: String,
+}
+
+/// Chooses by trying: a thread of its own builds each candidate in turn, so that what a container, a seccomp
+/// filter or a memlock limit refuses shows here and not in a shard.
+///
+/// # Errors
+/// One line that says what was refused and what to do.
+pub(crate) fn choose(runtime: RuntimeChoice, driver: DriverChoice) -> Result<Chosen, String> {
+    match (runtime, driver) {
+        (RuntimeChoice::Glommio, DriverChoice::Epoll) => {
+            Err("glommio runs on io_uring alone: choose --runtime monoio for --driver epoll".into())
+        }
+        (RuntimeChoice::Glommio, _) => match try_glommio() {
+            Ok(()) => Ok(Chosen { flavor: Flavor::Glommio, why: "glommio on io_uring, as asked for".into() }),
+            Err(refusal) => Err(format!(
+                "glommio needs io_uring, and {}: choose --runtime monoio, which also runs on epoll",
+                describe(&refusal)
+            )),
+        },
+        (_, DriverChoice::Epoll) => Ok(Chosen {
+            flavor: Flavor::Monoio(monoio::Driver::Epoll),
+            why: "monoio on epoll, as asked for".into(),
+        }),
+        (_, driver) => choose_ring(driver),
+    }
+}
+
+fn choose_ring(driver: DriverChoice) -> Result<Chosen, String> {
+    let chosen = |driver, why: String| Ok(Chosen { flavor: Flavor::Monoio(driver), why });
+    let mut refusal = match try_monoio(monoio::Driver::DeferredRing) {
+        Ok(()) => {
+            let why = "monoio on io_uring (single issuer, deferred task run)".into();
+            return chosen(monoio::Driver::DeferredRing, why);
+        }
+        Err(refusal) => refusal,
+    };
+    if refusal.raw_os_error() == Some(libc::EINVAL) {
+        match try_monoio(monoio::Driver::PlainRing) {
+            Ok(()) => {
+                let why =
+                    "monoio on io_uring (without deferred task run: the kernel is older than 6.1)".into();
+                return chosen(monoio::Driver::PlainRing, why);
+            }
+            Err(second) => refusal = second,
+        }
+    }
+    let refusal = describe(&refusal);
+    if driver == DriverChoice::IoUring {
+        return Err(format!("io_uring was asked for, and {refusal}: choose --driver auto or epoll"));
+    }
+    chosen(monoio::Driver::Epoll, format!("monoio on epoll, since {refusal}"))
+}
+
+fn describe(refusal: &io::Error) -> String {
+    match refusal.raw_os_error() {
+        Some(libc::ENOMEM) => {
+            "the memory that this user may lock is too small for io_uring (raise `ulimit -l`)".into()
+        }
+        Some(libc::ENOSYS | libc::EPERM | libc::EACCES) => {
+            format!("the kernel or a filter of this container refuses io_uring ({refusal})")
+        }
+        _ => format!("io_uring cannot be had ({refusal})"),
+    }
+}
+
+fn try_monoio(driver: monoio::Driver) -> io::Result<()> {
+    on_a_thread(move || monoio::run(driver, async {}))
+}
+
+fn try_glommio() -> io::Result<()> {
+    // glommio panics where it finds no io_uring at all, so a raw ring is tried first.
+    on_a_thread(|| io_uring::IoUring::new(8).map(drop))?;
+    on_a_thread(|| glommio::run(async {}))
+}
+
+fn on_a_thread(attempt: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Result<()> {
+    std::thread::Builder::new()
+        .name("runtime-trial".into())
+        .spawn(attempt)?
+        .join()
+        .unwrap_or_else(|_| Err(io::Error::other("the runtime panicked at its start")))
+}
+
+/// Drives `main` on this thread with what was chosen; `main` makes a future for either runtime.
+///
+/// # Errors
+/// What the kernel says when the runtime cannot be had after all.
+pub(crate) fn run<M: super::Main>(flavor: Flavor, main: M) -> io::Result<()> {
+    match flavor {
+        Flavor::Monoio(driver) => monoio::run(driver, main.run::<monoio::Monoio>()),
+        Flavor::Glommio => glommio::run(main.run::<glommio::Glommio>()),
+    }
+}

@@ -1,0 +1,119 @@
+//! The seam on glommio, which knows io_uring alone.
+//!
+//! One task queue and the default preempt timer: with others glommio 0.9.0 can go to sleep with runnable tasks
+//! queued. The watchdog wakes a shard that does so all the same.
+
+#![expect(unsafe_code, reason = "glommio takes a socket that is bound to a source only as a raw descriptor")]
+
+use super::{Datagrams, Rented, Runtime, Stream, caught, tcp_socket, timed_out, udp_socket};
+use futures_lite::{AsyncReadExt, AsyncWriteExt, FutureExt};
+use glommio_crate::timer::Timer;
+use glommio_crate::{GlommioError, LocalExecutorBuilder, Placement};
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{FromRawFd, IntoRawFd};
+use std::time::{Duration, Instant};
+
+pub(crate) struct Glommio;
+
+/// Registered buffers of an executor. glommio's default is 10 MiB; ours are not registered.
+const IO_MEMORY_BYTES: usize = 64 * 1024;
+
+impl Runtime for Glommio {
+    type Stream = glommio_crate::net::TcpStream;
+    type Datagrams = glommio_crate::net::UdpSocket;
+
+    fn spawn(task: impl Future<Output = ()> + 'static) {
+        glommio_crate::spawn_local(caught(task)).detach();
+    }
+
+    async fn sleep(time: Duration) {
+        Timer::new(time).await;
+    }
+
+    async fn before<F: Future>(deadline: Instant, future: F) -> Option<F::Output> {
+        let time = deadline.saturating_duration_since(Instant::now());
+        async { Some(future.await) }
+            .or(async {
+                Timer::new(time).await;
+                None
+            })
+            .await
+    }
+
+    async fn connect(
+        source: Option<IpAddr>,
+        destination: SocketAddr,
+        deadline: Instant,
+    ) -> io::Result<Self::Stream> {
+        let socket = tcp_socket(source, destination)?;
+        // glommio connects only sockets that it made itself, or a descriptor that it takes for one of UDP: so it
+        // is lent a duplicate, which it closes.
+        let lent = socket.try_clone()?.into_raw_fd();
+        // SAFETY: `lent` is open, ours alone, and given away here.
+        let connector = unsafe { glommio_crate::net::UdpSocket::from_raw_fd(lent) };
+        match Self::before(deadline, connector.connect(destination)).await {
+            None => return Err(timed_out()),
+            Some(done) => done.map_err(io_error)?,
+        }
+        // SAFETY: the descriptor is open, ours alone, and given away here.
+        Ok(unsafe { glommio_crate::net::TcpStream::from_raw_fd(socket.into_raw_fd()) })
+    }
+
+    fn datagrams(peer: SocketAddr) -> io::Result<Self::Datagrams> {
+        let socket = udp_socket(peer)?;
+        // SAFETY: the descriptor is open, ours alone, and given away here.
+        Ok(unsafe { glommio_crate::net::UdpSocket::from_raw_fd(socket.into_raw_fd()) })
+    }
+}
+
+impl Stream for glommio_crate::net::TcpStream {
+    async fn read(&mut self, mut buffer: Vec<u8>, deadline: Instant) -> Rented<usize> {
+        buffer.resize(buffer.capacity(), 0);
+        let done = Glommio::before(deadline, AsyncReadExt::read(self, &mut buffer)).await;
+        let result = done.unwrap_or_else(|| Err(timed_out()));
+        buffer.truncate(*result.as_ref().unwrap_or(&0));
+        (result, buffer)
+    }
+
+    async fn write(&mut self, mut buffer: Vec<u8>, deadline: Instant) -> Rented<()> {
+        let done = Glommio::before(deadline, self.write_all(&buffer)).await;
+        buffer.clear();
+        (done.unwrap_or_else(|| Err(timed_out())), buffer)
+    }
+}
+
+impl Datagrams for glommio_crate::net::UdpSocket {
+    async fn send(&self, mut datagram: Vec<u8>) -> Rented<()> {
+        let result = glommio_crate::net::UdpSocket::send(self, &datagram).await;
+        datagram.clear();
+        (result.map(drop).map_err(io_error), datagram)
+    }
+
+    async fn receive(&self, mut buffer: Vec<u8>) -> Rented<usize> {
+        buffer.resize(buffer.capacity(), 0);
+        let result = self.recv(&mut buffer).await.map_err(io_error);
+        buffer.truncate(*result.as_ref().unwrap_or(&0));
+        (result, buffer)
+    }
+}
+
+/// Drives `main` to its end on this thread.
+///
+/// # Errors
+/// What the kernel says when the ring cannot be had.
+pub(crate) fn run(main: impl Future<Output = ()> + 'static) -> io::Result<()> {
+    let executor =
+        LocalExecutorBuilder::new(Placement::Unbound).io_memory(IO_MEMORY_BYTES).make().map_err(io_error)?;
+    executor.run(main);
+    Ok(())
+}
+
+fn io_error<T>(error: GlommioError<T>) -> io::Error {
+    match error {
+        GlommioError::IoError(error) => error,
+        GlommioError::EnhancedIoError { source, .. } => source,
+        other => io::Error::other(other.to_string()),
+    }
+}

@@ -1,0 +1,100 @@
+//! The runtime seam: all that the engine asks of a runtime, and the choice of one at start.
+//!
+//! Both runtimes are thread-per-core; nothing here is `Send`. Only this folder names them.
+
+mod choice;
+mod glommio;
+mod monoio;
+
+pub(crate) use choice::{Chosen, choose, run};
+
+use futures_lite::FutureExt;
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::panic::AssertUnwindSafe;
+use std::time::{Duration, Instant};
+
+/// What came of an operation, and the buffer that it borrowed.
+pub(crate) type Rented<T> = (io::Result<T>, Vec<u8>);
+
+/// One runtime. Its functions work on the thread that drives it.
+pub(crate) trait Runtime: Sized + 'static {
+    type Stream: Stream;
+    type Datagrams: Datagrams;
+
+    /// Starts a task on this thread. A panic in it ends the task alone.
+    fn spawn(task: impl Future<Output = ()> + 'static);
+
+    fn sleep(time: Duration) -> impl Future<Output = ()>;
+
+    /// `None` when `deadline` comes first; the future is dropped then.
+    fn before<F: Future>(deadline: Instant, future: F) -> impl Future<Output = Option<F::Output>>;
+
+    /// A TCP connection from `source` (the kernel's choice if `None`), with TCP_NODELAY set.
+    fn connect(
+        source: Option<IpAddr>,
+        destination: SocketAddr,
+        deadline: Instant,
+    ) -> impl Future<Output = io::Result<Self::Stream>>;
+
+    /// A UDP socket on a random port that hears `peer` alone.
+    fn datagrams(peer: SocketAddr) -> io::Result<Self::Datagrams>;
+}
+
+/// A thread's main future, made for whichever runtime was chosen.
+pub(crate) trait Main {
+    fn run<R: Runtime>(self) -> impl Future<Output = ()> + 'static;
+}
+
+/// A TCP connection.
+pub(crate) trait Stream: 'static {
+    /// Reads what there is into the empty `buffer`, up to its capacity. `Ok(0)`: the peer closed.
+    /// When the deadline passes first: [`io::ErrorKind::TimedOut`].
+    fn read(&mut self, buffer: Vec<u8>, deadline: Instant) -> impl Future<Output = Rented<usize>>;
+
+    /// Writes all of `buffer`; comes back empty.
+    fn write(&mut self, buffer: Vec<u8>, deadline: Instant) -> impl Future<Output = Rented<()>>;
+}
+
+/// A connected UDP socket.
+pub(crate) trait Datagrams: 'static {
+    fn send(&self, datagram: Vec<u8>) -> impl Future<Output = Rented<()>>;
+    /// Receives one datagram into the empty `buffer`, up to its capacity.
+    fn receive(&self, buffer: Vec<u8>) -> impl Future<Output = Rented<usize>>;
+}
+
+/// A non-blocking socket that is ready to connect.
+fn tcp_socket(source: Option<IpAddr>, destination: SocketAddr) -> io::Result<socket2::Socket> {
+    let domain = socket2::Domain::for_address(destination);
+    let socket = socket2::Socket::new(domain, socket2::Type::STREAM, Some(socket2::Protocol::TCP))?;
+    // Without it a TLS handshake takes 44 ms longer: Nagle waits for the delayed acknowledgement.
+    socket.set_tcp_nodelay(true)?;
+    if let Some(source) = source {
+        socket.bind(&SocketAddr::new(source, 0).into())?;
+    }
+    Ok(socket)
+}
+
+/// Bursts of answers overflow the usual buffer; what the kernel grants of this is enough.
+const DATAGRAM_BUFFER_BYTES: usize = 1 << 20;
+
+fn udp_socket(peer: SocketAddr) -> io::Result<std::net::UdpSocket> {
+    let domain = socket2::Domain::for_address(peer);
+    let socket = socket2::Socket::new(domain, socket2::Type::DGRAM, Some(socket2::Protocol::UDP))?;
+    socket.set_recv_buffer_size(DATAGRAM_BUFFER_BYTES)?;
+    socket.set_nonblocking(true)?;
+    socket.connect(&peer.into())?;
+    Ok(socket.into())
+}
+
+/// A panic that reached the executor would end it and all its tasks.
+async fn caught(task: impl Future<Output = ()>) {
+    if AssertUnwindSafe(task).catch_unwind().await.is_err() {
+        tracing::error!("a task of the engine panicked");
+    }
+}
+
+fn timed_out() -> io::Error {
+    io::ErrorKind::TimedOut.into()
+}

@@ -1,0 +1,127 @@
+//! The seam on monoio, over io_uring or epoll.
+
+#![expect(unsafe_code, reason = "monoio's stream shows its descriptor only raw")]
+
+use super::{Datagrams, Rented, Runtime, Stream, caught, tcp_socket, timed_out, udp_socket};
+use ::monoio::io::{AsyncReadRent, AsyncWriteRentExt};
+use ::monoio::time::Instant as MonoioInstant;
+use ::monoio::{IoUringDriver, LegacyDriver, RuntimeBuilder};
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+pub(crate) struct Monoio;
+
+impl Runtime for Monoio {
+    type Stream = ::monoio::net::TcpStream;
+    type Datagrams = ::monoio::net::udp::UdpSocket;
+
+    fn spawn(task: impl Future<Output = ()> + 'static) {
+        ::monoio::spawn(caught(task));
+    }
+
+    fn sleep(time: Duration) -> impl Future<Output = ()> {
+        ::monoio::time::sleep(time)
+    }
+
+    async fn before<F: Future>(deadline: Instant, future: F) -> Option<F::Output> {
+        ::monoio::time::timeout_at(MonoioInstant::from_std(deadline), future).await.ok()
+    }
+
+    async fn connect(
+        source: Option<IpAddr>,
+        destination: SocketAddr,
+        deadline: Instant,
+    ) -> io::Result<Self::Stream> {
+        let socket = tcp_socket(source, destination)?;
+        socket.set_nonblocking(true)?;
+        match socket.connect(&destination.into()) {
+            Ok(()) => {}
+            Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
+            Err(error) => return Err(error),
+        }
+        let stream = ::monoio::net::TcpStream::from_std(socket.into())?;
+        Self::before(deadline, stream.writable(false)).await.ok_or_else(timed_out)??;
+        // SAFETY: the descriptor is open as long as `stream` lives, and the borrow ends with the statement.
+        let borrowed = unsafe { BorrowedFd::borrow_raw(stream.as_raw_fd()) };
+        match socket2::SockRef::from(&borrowed).take_error()? {
+            Some(error) => Err(error),
+            None => Ok(stream),
+        }
+    }
+
+    fn datagrams(peer: SocketAddr) -> io::Result<Self::Datagrams> {
+        ::monoio::net::udp::UdpSocket::from_std(udp_socket(peer)?)
+    }
+}
+
+impl Stream for ::monoio::net::TcpStream {
+    async fn read(&mut self, buffer: Vec<u8>, deadline: Instant) -> Rented<usize> {
+        match Monoio::before(deadline, AsyncReadRent::read(self, buffer)).await {
+            Some(done) => done,
+            None => (Err(timed_out()), Vec::new()),
+        }
+    }
+
+    async fn write(&mut self, buffer: Vec<u8>, deadline: Instant) -> Rented<()> {
+        match Monoio::before(deadline, self.write_all(buffer)).await {
+            Some((result, mut buffer)) => {
+                buffer.clear();
+                (result.map(drop), buffer)
+            }
+            None => (Err(timed_out()), Vec::new()),
+        }
+    }
+}
+
+impl Datagrams for ::monoio::net::udp::UdpSocket {
+    async fn send(&self, datagram: Vec<u8>) -> Rented<()> {
+        let (result, mut datagram) = ::monoio::net::udp::UdpSocket::send(self, datagram).await;
+        datagram.clear();
+        (result.map(drop), datagram)
+    }
+
+    async fn receive(&self, buffer: Vec<u8>) -> Rented<usize> {
+        self.recv(buffer).await
+    }
+}
+
+/// Which kernel interface, and how its ring is set up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Driver {
+    /// io_uring whose completions run on this thread when it asks for them: half the CPU of the plain ring.
+    /// Linux 6.1 and later.
+    DeferredRing,
+    /// io_uring on older kernels.
+    PlainRing,
+    Epoll,
+}
+
+/// Drives `main` to its end on this thread.
+///
+/// # Errors
+/// What the kernel says when the driver cannot be had.
+pub(crate) fn run(driver: Driver, main: impl Future<Output = ()> + 'static) -> io::Result<()> {
+    match driver {
+        Driver::DeferredRing => ring(deferred_ring()).build().map(|mut runtime| runtime.block_on(main)),
+        Driver::PlainRing => {
+            ring(io_uring::IoUring::builder()).build().map(|mut runtime| runtime.block_on(main))
+        }
+        Driver::Epoll => RuntimeBuilder::<LegacyDriver>::new()
+            .enable_timer()
+            .build()
+            .map(|mut runtime| runtime.block_on(main)),
+    }
+}
+
+fn deferred_ring() -> io_uring::Builder {
+    let mut builder = io_uring::IoUring::builder();
+    builder.setup_single_issuer().setup_defer_taskrun();
+    builder
+}
+
+fn ring(builder: io_uring::Builder) -> RuntimeBuilder<::monoio::time::TimeDriver<IoUringDriver>> {
+    RuntimeBuilder::<IoUringDriver>::new().uring_builder(builder).enable_timer()
+}

@@ -1,0 +1,170 @@
+//! One SMTP session: the dialog machine of engine-proto, driven over a connection.
+
+use crate::runtime::Runtime;
+use crate::tls::Transport;
+use engine_proto::limits;
+use engine_proto::smtp::dialog::{Dialog, DialogConfig, Event};
+use rustls::ClientConfig;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Room for one read: the replies of a group of 100 recipients fit in two.
+const READ_BYTES: usize = 4096;
+
+/// What all sessions of a shard share.
+pub(crate) struct SessionConfig {
+    pub(crate) dialog: Arc<DialogConfig>,
+    pub(crate) tls: Arc<ClientConfig>,
+}
+
+/// A connection to a mail server with the dialog on it.
+pub(crate) struct Session<R: Runtime> {
+    transport: Transport<R::Stream>,
+    pub(crate) dialog: Dialog,
+    config: Rc<SessionConfig>,
+    host: Rc<str>,
+    address: IpAddr,
+    /// Nothing of this session goes on after this instant, whatever the server does.
+    pub(crate) limit: Instant,
+    /// What was said, a line each, while somebody wants to know.
+    pub(crate) story: Option<Vec<String>>,
+    /// The begin of a line of the server's whose end has not come yet.
+    heard: Vec<u8>,
+}
+
+impl<R: Runtime> Session<R> {
+    /// Connects to a host. `starttls`: use TLS where the host offers it.
+    ///
+    /// # Errors
+    /// What the connection failed with; [`io::ErrorKind::TimedOut`] after [`limits::CONNECT_TIMEOUT`].
+    pub(crate) async fn connect(
+        config: Rc<SessionConfig>,
+        host: Rc<str>,
+        destination: SocketAddr,
+        starttls: bool,
+        limit: Instant,
+        mut story: Option<Vec<String>>,
+    ) -> Result<Session<R>, (io::Error, Option<Vec<String>>)> {
+        let deadline = (Instant::now() + limits::CONNECT_TIMEOUT).min(limit);
+        let result = R::connect(None, destination, deadline).await;
+        if let Some(story) = &mut story {
+            story.push(match &result {
+                Ok(_) => format!("connect {host} [{destination}]: open"),
+                Err(error) => format!("connect {host} [{destination}]: {error}"),
+            });
+        }
+        match result {
+            Ok(stream) => Ok(Session {
+                transport: Transport::Plain(stream),
+                dialog: Dialog::new(Arc::clone(&config.dialog), starttls, Instant::now()),
+                config,
+                host,
+                address: destination.ip(),
+                limit,
+                story,
+                heard: Vec::new(),
+            }),
+            Err(error) => Err((error, story)),
+        }
+    }
+
+    /// The next event of the dialog.
+    pub(crate) async fn next(&mut self) -> Event {
+        loop {
+            match self.dialog.poll_event() {
+                Some(Event::StartTls) => self.start_tls().await,
+                Some(event) => return event,
+                None if self.dialog.wants_write() => self.write().await,
+                None => self.read().await,
+            }
+        }
+    }
+
+    /// Says QUIT and closes.
+    pub(crate) async fn quit(mut self) -> Option<Vec<String>> {
+        self.dialog.quit();
+        if self.dialog.wants_write() {
+            self.write().await;
+        }
+        self.story
+    }
+
+    fn deadline(&self) -> Instant {
+        self.dialog.deadline().unwrap_or(self.limit).min(self.limit)
+    }
+
+    async fn write(&mut self) {
+        let bytes = self.dialog.take_outgoing(Vec::new());
+        self.note('C', &bytes);
+        let (result, _) = self.transport.write(bytes, self.deadline()).await;
+        self.judge(result.err());
+    }
+
+    async fn read(&mut self) {
+        let (result, bytes) = self.transport.read(Vec::with_capacity(READ_BYTES), self.deadline()).await;
+        match result {
+            Ok(0) => self.dialog.closed(),
+            Ok(_) => {
+                self.listen(&bytes);
+                self.dialog.receive(Instant::now(), &bytes);
+            }
+            Err(error) => self.judge(Some(error)),
+        }
+    }
+
+    async fn start_tls(&mut self) {
+        let deadline = self.deadline();
+        let (tls, host, address) = (&self.config.tls, &self.host, self.address);
+        let result = self.transport.start_tls(tls, host, address, deadline).await;
+        if let Some(story) = &mut self.story {
+            story.push(match &result {
+                Ok(()) => "tls: handshake done".to_owned(),
+                Err(error) => format!("tls: handshake failed: {error}"),
+            });
+        }
+        self.dialog.tls_done(Instant::now(), result.is_ok());
+    }
+
+    fn judge(&mut self, error: Option<io::Error>) {
+        match error {
+            None => {}
+            Some(error) if error.kind() == io::ErrorKind::TimedOut => {
+                // The limit of all the works may come before the deadline of the dialog.
+                let deadline = self.dialog.deadline().unwrap_or_else(Instant::now);
+                self.dialog.handle_timeout(deadline.max(Instant::now()));
+                self.dialog.closed();
+            }
+            Some(_) => self.dialog.closed(),
+        }
+    }
+
+    /// The whole lines of what the server says, for the story. What has no end yet waits for it, in bounds: the
+    /// dialog ends a session whose line is too long.
+    fn listen(&mut self, bytes: &[u8]) {
+        if self.story.is_none() {
+            return;
+        }
+        let end = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+        let mut lines = Vec::new();
+        if end > 0 {
+            lines = std::mem::take(&mut self.heard);
+        }
+        lines.extend_from_slice(&bytes[..end]);
+        self.heard.extend_from_slice(&bytes[end..]);
+        self.note('S', &lines);
+    }
+
+    /// The lines of `bytes`, for the story.
+    fn note(&mut self, who: char, bytes: &[u8]) {
+        let Some(story) = &mut self.story else { return };
+        for line in bytes.split_inclusive(|&byte| byte == b'\n') {
+            let line = String::from_utf8_lossy(line);
+            let line = line.trim_end_matches(['\r', '\n']);
+            let line: String = line.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+            story.push(format!("{who}: {line}"));
+        }
+    }
+}

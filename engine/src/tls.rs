@@ -1,0 +1,190 @@
+//! Opportunistic TLS (RFC 7435, RFC 3207): rustls's connection object, pumped through the runtime seam.
+//!
+//! Any certificate is taken: a mail server's name proves nothing without DANE or MTA-STS, and a probe sends
+//! nothing that it would not say in the clear. Encryption is used where it is offered because some servers talk
+//! to nobody without it.
+
+use crate::runtime::{Rented, Stream};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme};
+use std::io::{self, Read, Write};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A connection in the clear or under TLS.
+pub(crate) enum Transport<S> {
+    Plain(S),
+    Tls(Box<Tls<S>>),
+    /// A handshake failed, or one is under way.
+    Broken,
+}
+
+pub(crate) struct Tls<S> {
+    stream: S,
+    connection: ClientConnection,
+}
+
+/// Room for one read of ciphertext.
+const READ_BYTES: usize = 4096;
+
+impl<S: Stream> Transport<S> {
+    /// Reads what there is into the empty `buffer`, up to its capacity; `Ok(0)`: the peer closed.
+    pub(crate) async fn read(&mut self, buffer: Vec<u8>, deadline: Instant) -> Rented<usize> {
+        match self {
+            Transport::Plain(stream) => stream.read(buffer, deadline).await,
+            Transport::Tls(tls) => tls.read(buffer, deadline).await,
+            Transport::Broken => (Err(io::ErrorKind::NotConnected.into()), buffer),
+        }
+    }
+
+    /// Writes all of `buffer`; comes back empty.
+    pub(crate) async fn write(&mut self, mut buffer: Vec<u8>, deadline: Instant) -> Rented<()> {
+        match self {
+            Transport::Plain(stream) => stream.write(buffer, deadline).await,
+            Transport::Tls(tls) => {
+                let result = tls.write(&buffer, deadline).await;
+                buffer.clear();
+                (result, buffer)
+            }
+            Transport::Broken => (Err(io::ErrorKind::NotConnected.into()), buffer),
+        }
+    }
+
+    /// Does the handshake with the host that `name` names. On an error the connection is of no more use.
+    pub(crate) async fn start_tls(
+        &mut self,
+        config: &Arc<ClientConfig>,
+        name: &str,
+        address: IpAddr,
+        deadline: Instant,
+    ) -> io::Result<()> {
+        let Transport::Plain(stream) = std::mem::replace(self, Transport::Broken) else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        let name = ServerName::try_from(name.to_owned()).unwrap_or(ServerName::IpAddress(address.into()));
+        let connection = ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)?;
+        let mut tls = Box::new(Tls { stream, connection });
+        tls.handshake(deadline).await?;
+        *self = Transport::Tls(tls);
+        Ok(())
+    }
+}
+
+impl<S: Stream> Tls<S> {
+    async fn handshake(&mut self, deadline: Instant) -> io::Result<()> {
+        while self.connection.is_handshaking() {
+            self.flush(deadline).await?;
+            if self.connection.is_handshaking() && self.fill(deadline).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        self.flush(deadline).await
+    }
+
+    async fn read(&mut self, mut buffer: Vec<u8>, deadline: Instant) -> Rented<usize> {
+        buffer.resize(buffer.capacity().max(1), 0);
+        let result = loop {
+            match self.connection.reader().read(&mut buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // A peer that closes without close_notify has closed all the same: SMTP marks its own ends.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break Ok(0),
+                done => break done,
+            }
+            match self.fill(deadline).await {
+                Ok(0) => break Ok(0),
+                Ok(_) => {}
+                Err(error) => break Err(error),
+            }
+            // A key update or an alert may have to be answered.
+            if let Err(error) = self.flush(deadline).await {
+                break Err(error);
+            }
+        };
+        buffer.truncate(*result.as_ref().unwrap_or(&0));
+        (result, buffer)
+    }
+
+    async fn write(&mut self, mut plaintext: &[u8], deadline: Instant) -> io::Result<()> {
+        while !plaintext.is_empty() {
+            let taken = self.connection.writer().write(plaintext)?;
+            plaintext = &plaintext[taken..];
+            self.flush(deadline).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes ciphertext from the peer.
+    async fn fill(&mut self, deadline: Instant) -> io::Result<usize> {
+        let (result, buffer) = self.stream.read(Vec::with_capacity(READ_BYTES), deadline).await;
+        let count = result?;
+        let mut unread = &buffer[..count];
+        while !unread.is_empty() {
+            self.connection.read_tls(&mut unread)?;
+            self.connection.process_new_packets().map_err(io::Error::other)?;
+        }
+        Ok(count)
+    }
+
+    async fn flush(&mut self, deadline: Instant) -> io::Result<()> {
+        while self.connection.wants_write() {
+            let mut ciphertext = Vec::new();
+            self.connection.write_tls(&mut ciphertext)?;
+            self.stream.write(ciphertext, deadline).await.0?;
+        }
+        Ok(())
+    }
+}
+
+/// TLS 1.2 and 1.3 towards any certificate.
+pub(crate) fn client_config() -> Result<Arc<ClientConfig>, rustls::Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = Arc::new(AnyCertificate(Arc::clone(&provider)));
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth();
+    Ok(Arc::new(config))
+}
+
+/// Takes any certificate, but not a forged handshake: the peer must hold the key of what it shows.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

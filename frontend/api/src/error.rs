@@ -1,0 +1,248 @@
+//! The error envelope: `{error, message, ...}`.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+
+/// The closed set of error codes, each with its HTTP status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorCode {
+    /// Malformed request, including an unknown `mode` or `detail`.
+    InvalidRequest,
+    /// A batch contains invalid addresses.
+    InvalidEmails,
+    /// No key sent.
+    MissingApiKey,
+    /// Unknown or malformed key.
+    InvalidApiKey,
+    /// Revoked key.
+    ApiKeyRevoked,
+    /// Out of credits.
+    InsufficientCredits,
+    /// Subscription paused or canceled.
+    SubscriptionInactive,
+    /// Batches are not included in the plan.
+    PlanNotAllowed,
+    /// Nothing there: an unknown path, or no such batch on the account.
+    NotFound,
+    /// The path is known, the method is not one of its own.
+    MethodNotAllowed,
+    /// The request took too long to arrive.
+    RequestTimeout,
+    /// Same `Idempotency-Key` still running.
+    IdempotencyInProgress,
+    /// The body is too large.
+    RequestTooLarge,
+    /// The body says that it is not JSON.
+    UnsupportedMediaType,
+    /// The `Idempotency-Key` was used with another body.
+    IdempotencyKeyReused,
+    /// Too many requests.
+    RateLimited,
+    /// A defect of the service.
+    InternalError,
+    /// Verification backend unavailable.
+    ProviderUnavailable,
+    /// Queue full, starting or draining.
+    TemporarilyUnavailable,
+}
+
+impl ErrorCode {
+    /// All of them, by status.
+    pub const ALL: [ErrorCode; 19] = [
+        ErrorCode::InvalidRequest,
+        ErrorCode::InvalidEmails,
+        ErrorCode::MissingApiKey,
+        ErrorCode::InvalidApiKey,
+        ErrorCode::ApiKeyRevoked,
+        ErrorCode::InsufficientCredits,
+        ErrorCode::SubscriptionInactive,
+        ErrorCode::PlanNotAllowed,
+        ErrorCode::NotFound,
+        ErrorCode::MethodNotAllowed,
+        ErrorCode::RequestTimeout,
+        ErrorCode::IdempotencyInProgress,
+        ErrorCode::RequestTooLarge,
+        ErrorCode::UnsupportedMediaType,
+        ErrorCode::IdempotencyKeyReused,
+        ErrorCode::RateLimited,
+        ErrorCode::InternalError,
+        ErrorCode::ProviderUnavailable,
+        ErrorCode::TemporarilyUnavailable,
+    ];
+
+    /// The HTTP status it travels with.
+    pub fn status(self) -> u16 {
+        match self {
+            ErrorCode::InvalidRequest | ErrorCode::InvalidEmails => 400,
+            ErrorCode::MissingApiKey | ErrorCode::InvalidApiKey | ErrorCode::ApiKeyRevoked => 401,
+            ErrorCode::InsufficientCredits | ErrorCode::SubscriptionInactive => 402,
+            ErrorCode::PlanNotAllowed => 403,
+            ErrorCode::NotFound => 404,
+            ErrorCode::MethodNotAllowed => 405,
+            ErrorCode::RequestTimeout => 408,
+            ErrorCode::IdempotencyInProgress => 409,
+            ErrorCode::RequestTooLarge => 413,
+            ErrorCode::UnsupportedMediaType => 415,
+            ErrorCode::IdempotencyKeyReused => 422,
+            ErrorCode::RateLimited => 429,
+            ErrorCode::InternalError => 500,
+            ErrorCode::ProviderUnavailable | ErrorCode::TemporarilyUnavailable => 503,
+        }
+    }
+
+    /// The code on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ErrorCode::InvalidRequest => "invalid_request",
+            ErrorCode::InvalidEmails => "invalid_emails",
+            ErrorCode::MissingApiKey => "missing_api_key",
+            ErrorCode::InvalidApiKey => "invalid_api_key",
+            ErrorCode::ApiKeyRevoked => "api_key_revoked",
+            ErrorCode::InsufficientCredits => "insufficient_credits",
+            ErrorCode::SubscriptionInactive => "subscription_inactive",
+            ErrorCode::PlanNotAllowed => "plan_not_allowed",
+            ErrorCode::NotFound => "not_found",
+            ErrorCode::MethodNotAllowed => "method_not_allowed",
+            ErrorCode::RequestTimeout => "request_timeout",
+            ErrorCode::IdempotencyInProgress => "idempotency_in_progress",
+            ErrorCode::RequestTooLarge => "request_too_large",
+            ErrorCode::UnsupportedMediaType => "unsupported_media_type",
+            ErrorCode::IdempotencyKeyReused => "idempotency_key_reused",
+            ErrorCode::RateLimited => "rate_limited",
+            ErrorCode::InternalError => "internal_error",
+            ErrorCode::ProviderUnavailable => "provider_unavailable",
+            ErrorCode::TemporarilyUnavailable => "temporarily_unavailable",
+        }
+    }
+}
+
+/// The envelope. What a code does not use stays out of the JSON.
+#[derive(Clone, PartialEq, Serialize)]
+pub struct ErrorBody {
+    /// The code.
+    pub error: ErrorCode,
+    /// For people.
+    pub message: Cow<'static, str>,
+    /// 400 `invalid_request`: what is wrong, where.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub detail: Vec<Issue>,
+    /// 402: the balance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credits_remaining: Option<u64>,
+}
+
+impl ErrorBody {
+    /// An envelope with code and message alone.
+    pub fn new(error: ErrorCode, message: impl Into<Cow<'static, str>>) -> ErrorBody {
+        ErrorBody { error, message: message.into(), detail: Vec::new(), credits_remaining: None }
+    }
+}
+
+/// One thing that is wrong with a request: the contract's validation-error item.
+#[derive(Clone, PartialEq, Serialize)]
+pub struct Issue {
+    /// Where: `["query", "mode"]`, `["body", "emails", 3]`.
+    pub loc: Vec<Loc>,
+    /// For people.
+    pub msg: Cow<'static, str>,
+    /// For programs.
+    #[serde(rename = "type")]
+    pub kind: IssueType,
+    /// What was found there, if it is short.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input: Option<Value>,
+    /// What would have been right.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub ctx: Map<String, Value>,
+}
+
+impl Issue {
+    /// An issue without input and ctx.
+    pub fn new(loc: &[&'static str], kind: IssueType, msg: impl Into<Cow<'static, str>>) -> Issue {
+        let loc = loc.iter().map(|name| Loc::Name(name)).collect();
+        Issue { loc, msg: msg.into(), kind, input: None, ctx: Map::new() }
+    }
+
+    /// Adds what was found.
+    pub fn input(mut self, input: Value) -> Issue {
+        self.input = Some(input);
+        self
+    }
+
+    /// Adds what would have been right.
+    pub fn ctx(mut self, key: &str, value: impl Into<Value>) -> Issue {
+        self.ctx.insert(key.to_owned(), value.into());
+        self
+    }
+}
+
+/// One step of a way into a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Loc {
+    /// A part of the request or a field.
+    Name(&'static str),
+    /// An item of an array, from 0.
+    Index(usize),
+}
+
+/// The closed set of kinds of issue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IssueType {
+    /// A required field or parameter is absent.
+    Missing,
+    /// The body is no JSON text, or one with a duplicate key.
+    JsonInvalid,
+    /// An object was expected.
+    ObjectType,
+    /// A string was expected.
+    StringType,
+    /// The string is too long.
+    StringTooLong,
+    /// None of the allowed values.
+    Enum,
+    /// Given more than once.
+    Duplicate,
+    /// Given in two places, differently.
+    Conflict,
+    /// Not UTF-8, or a broken percent escape.
+    Encoding,
+    /// A value of the contract that this server does not offer yet.
+    NotAvailable,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn name_and_wire_agree() {
+        for code in ErrorCode::ALL {
+            assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
+        }
+        assert!(ErrorCode::ALL.is_sorted_by_key(|code| code.status()));
+    }
+
+    #[test]
+    fn the_envelope_is_flat_and_lean() {
+        let mut body = ErrorBody::new(ErrorCode::InsufficientCredits, "out");
+        body.credits_remaining = Some(0);
+        assert_eq!(
+            serde_json::to_string(&body).unwrap(),
+            r#"{"error":"insufficient_credits","message":"out","credits_remaining":0}"#
+        );
+        let mut body = ErrorBody::new(ErrorCode::InvalidRequest, "bad");
+        body.detail.push(
+            Issue::new(&["query", "mode"], IssueType::Enum, "unknown")
+                .input("x".into())
+                .ctx("expected", "fast, full"),
+        );
+        assert_eq!(
+            serde_json::to_string(&body).unwrap(),
+            r#"{"error":"invalid_request","message":"bad","detail":[{"loc":["query","mode"],"msg":"unknown","type":"enum","input":"x","ctx":{"expected":"fast, full"}}]}"#
+        );
+    }
+}

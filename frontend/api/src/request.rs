@@ -1,0 +1,203 @@
+//! Bodies and parameters of requests, read strictly.
+//!
+//! Unknown fields are ignored, so that clients can be newer than the server; a known field of a wrong type is
+//! an [`Issue`]. All issues of a body are reported at once.
+
+use crate::{Issue, IssueType, json};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// Most characters of `email` in a body.
+pub const EMAIL_CHARS_MAX: usize = 320;
+/// A found value is repeated in an issue up to this length.
+const INPUT_CHARS_MAX: usize = 64;
+
+/// `mode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Syntax, typos, MX, lists; free.
+    Fast,
+    /// The mailbox is asked about.
+    #[default]
+    Full,
+}
+
+/// `detail`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DetailLevel {
+    /// The whole detail block.
+    Full,
+}
+
+/// A closed set of values that a parameter may have.
+pub trait Choice: Copy + PartialEq + 'static {
+    /// The values as they are written.
+    const VALUES: &'static [(&'static str, Self)];
+}
+
+impl Choice for Mode {
+    const VALUES: &'static [(&'static str, Mode)] = &[("fast", Mode::Fast), ("full", Mode::Full)];
+}
+
+impl Choice for DetailLevel {
+    const VALUES: &'static [(&'static str, DetailLevel)] = &[("full", DetailLevel::Full)];
+}
+
+/// Reads a parameter with a closed set of values.
+///
+/// # Errors
+/// An [`Issue`] with the allowed values in `ctx`.
+pub fn choice<T: Choice>(loc: [&'static str; 2], text: &str) -> Result<T, Issue> {
+    if let Some((_, value)) = T::VALUES.iter().find(|(name, _)| *name == text) {
+        return Ok(*value);
+    }
+    let allowed: Vec<&str> = T::VALUES.iter().map(|(name, _)| *name).collect();
+    let issue = Issue::new(&loc, IssueType::Enum, format!("must be one of: {}", allowed.join(", ")))
+        .ctx("expected", allowed);
+    Err(with_short_input(issue, text))
+}
+
+/// The body of `POST /v1/verify`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct VerifyBody {
+    /// The address, as submitted.
+    pub email: String,
+    /// `mode`, if given.
+    pub mode: Option<Mode>,
+    /// `detail`, if given.
+    pub detail: Option<DetailLevel>,
+}
+
+impl VerifyBody {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn parse(body: &[u8]) -> Result<VerifyBody, Vec<Issue>> {
+        let fields = object(body).map_err(|issue| vec![issue])?;
+        let mut issues = Vec::new();
+        let email = keep(required_string(&fields, "email", EMAIL_CHARS_MAX), &mut issues);
+        let mode = keep(optional_choice(&fields, "mode"), &mut issues).flatten();
+        let detail = keep(optional_choice(&fields, "detail"), &mut issues).flatten();
+        match email {
+            Some(email) if issues.is_empty() => Ok(VerifyBody { email, mode, detail }),
+            _ => Err(issues),
+        }
+    }
+}
+
+fn keep<T>(read: Result<T, Issue>, issues: &mut Vec<Issue>) -> Option<T> {
+    read.map_err(|issue| issues.push(issue)).ok()
+}
+
+fn object(body: &[u8]) -> Result<Map<String, Value>, Issue> {
+    match json::parse(body) {
+        Ok(Value::Object(fields)) => Ok(fields),
+        Ok(_) => Err(Issue::new(&["body"], IssueType::ObjectType, "the body must be a JSON object")),
+        Err(error) => Err(Issue::new(&["body"], IssueType::JsonInvalid, format!("not a JSON text: {error}"))),
+    }
+}
+
+fn required_string(
+    fields: &Map<String, Value>,
+    name: &'static str,
+    chars_max: usize,
+) -> Result<String, Issue> {
+    match fields.get(name) {
+        None => Err(Issue::new(&["body", name], IssueType::Missing, "this field is required")),
+        Some(Value::String(text)) if text.chars().count() > chars_max => {
+            let msg = format!("at most {chars_max} characters");
+            Err(Issue::new(&["body", name], IssueType::StringTooLong, msg).ctx("max_length", chars_max))
+        }
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(other) => Err(wrong_type(name, other)),
+    }
+}
+
+/// Absent and null are the same.
+fn optional_choice<T: Choice>(fields: &Map<String, Value>, name: &'static str) -> Result<Option<T>, Issue> {
+    match fields.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => choice(["body", name], text).map(Some),
+        Some(other) => Err(wrong_type(name, other)),
+    }
+}
+
+fn wrong_type(name: &'static str, found: &Value) -> Issue {
+    let issue = Issue::new(&["body", name], IssueType::StringType, "must be a string");
+    match found {
+        Value::Null | Value::Bool(_) | Value::Number(_) => issue.input(found.clone()),
+        _ => issue,
+    }
+}
+
+fn with_short_input(issue: Issue, text: &str) -> Issue {
+    if text.chars().count() <= INPUT_CHARS_MAX { issue.input(text.into()) } else { issue }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Fields<'a> = (&'a str, Option<Mode>, Option<DetailLevel>);
+
+    fn check(body: &str, expected: Result<Fields<'_>, &[(&str, IssueType)]>) {
+        let read = VerifyBody::parse(body.as_bytes());
+        match (read, expected) {
+            (Ok(got), Ok((email, mode, detail))) => {
+                assert_eq!((got.email.as_str(), got.mode, got.detail), (email, mode, detail), "{body}");
+            }
+            (Err(issues), Err(rows)) => {
+                let got: Vec<(String, IssueType)> =
+                    issues.iter().map(|i| (serde_json::to_string(&i.loc).unwrap(), i.kind)).collect();
+                let rows: Vec<(String, IssueType)> =
+                    rows.iter().map(|(l, k)| ((*l).to_owned(), *k)).collect();
+                assert_eq!(got, rows, "{body}");
+            }
+            (got, _) => panic!("{body}: parsed: {}", got.is_ok()),
+        }
+    }
+
+    #[test]
+    fn bodies_are_read_strictly() {
+        use IssueType::*;
+        check(r#"{"email":"a@b.example"}"#, Ok(("a@b.example", None, None)));
+        check(r#"{"email":" x","mode":null,"detail":null,"more":[1]}"#, Ok((" x", None, None)));
+        check(
+            r#"{"email":"","mode":"fast","detail":"full"}"#,
+            Ok(("", Some(Mode::Fast), Some(DetailLevel::Full))),
+        );
+        check(r#"{"mode":"full"}"#, Err(&[(r#"["body","email"]"#, Missing)]));
+        check(r#"{"email":null}"#, Err(&[(r#"["body","email"]"#, StringType)]));
+        check(
+            r#"{"email":["a"],"mode":1,"detail":"all"}"#,
+            Err(&[
+                (r#"["body","email"]"#, StringType),
+                (r#"["body","mode"]"#, StringType),
+                (r#"["body","detail"]"#, Enum),
+            ]),
+        );
+        check(r#"{"email":"a","mode":"FAST"}"#, Err(&[(r#"["body","mode"]"#, Enum)]));
+        check(r#"{"email":"a","mode":""}"#, Err(&[(r#"["body","mode"]"#, Enum)]));
+        check(r#"["email"]"#, Err(&[(r#"["body"]"#, ObjectType)]));
+        check(r#"{"email":"a","email":"a"}"#, Err(&[(r#"["body"]"#, JsonInvalid)]));
+        check(r#"{"email":"a"} {}"#, Err(&[(r#"["body"]"#, JsonInvalid)]));
+        check("", Err(&[(r#"["body"]"#, JsonInvalid)]));
+    }
+
+    #[test]
+    fn length_counts_characters() {
+        let body = |n: usize| format!(r#"{{"email":"{}"}}"#, "é".repeat(n));
+        check(&body(EMAIL_CHARS_MAX), Ok((&"é".repeat(EMAIL_CHARS_MAX), None, None)));
+        check(&body(EMAIL_CHARS_MAX + 1), Err(&[(r#"["body","email"]"#, IssueType::StringTooLong)]));
+    }
+
+    #[test]
+    fn long_input_is_not_repeated() {
+        let issue = |text: &str| choice::<Mode>(["query", "mode"], text).unwrap_err();
+        assert!(issue("x").input.is_some());
+        assert!(issue(&"x".repeat(INPUT_CHARS_MAX + 1)).input.is_none());
+    }
+}

@@ -1,0 +1,224 @@
+//! The configuration: every setting from flag, environment, file or default, in this order of precedence.
+//!
+//! [`settings`] is the one table of all settings; flags, keys of the file and variables of the environment are
+//! made from it, so none can lack one of the three. [`file`](mod@file) reads the file, [`plans`] its plans.
+
+pub mod file;
+pub mod plans;
+pub mod settings;
+
+use crate::store::PlanTable;
+use engine::config::EngineConfig;
+use plans::PlanConfig;
+use settings::SETTINGS;
+use std::fmt::Write;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+/// Everything an operator can set, resolved.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where the API is served.
+    pub listen: SocketAddr,
+    /// The data folder.
+    pub data: PathBuf,
+    /// Frontend threads; 0: one for every two cores.
+    pub frontends: usize,
+    /// Most connections at once, over all frontend threads.
+    pub connections: usize,
+    /// The form of log lines.
+    pub log: LogFormat,
+    /// The list of spam traps, read when the engine starts.
+    pub spamtraps: Option<PathBuf>,
+    /// The engine's part, without the spam traps themselves.
+    pub engine: EngineConfig,
+    /// The plans.
+    pub plans: Vec<PlanConfig>,
+}
+
+/// `--log`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// One line that says what is wrong with the configuration and where.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ConfigError(pub String);
+
+/// The flags that were given: the setting's key, and its values.
+pub type Given = Vec<(&'static str, Vec<String>)>;
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
+            data: default_data_folder(),
+            frontends: 0,
+            connections: 10_000,
+            log: LogFormat::Text,
+            spamtraps: None,
+            engine: EngineConfig::default(),
+            plans: plans::standard(),
+        }
+    }
+}
+
+impl Config {
+    /// Resolves the configuration.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn load(
+        file: Option<&Path>,
+        environment: impl Fn(&str) -> Option<String>,
+        flags: &Given,
+    ) -> Result<Config, ConfigError> {
+        let mut config = Config::default();
+        if let Some(path) = file {
+            file::read(path, &mut config)?;
+        }
+        for setting in SETTINGS {
+            let variable = setting.variable();
+            if let Some(text) = environment(&variable) {
+                let values = if setting.many {
+                    text.split(',')
+                        .map(|part| part.trim().to_owned())
+                        .filter(|part| !part.is_empty())
+                        .collect()
+                } else {
+                    vec![text]
+                };
+                (setting.set)(&mut config, &values)
+                    .map_err(|why| ConfigError(format!("{variable}: {why}")))?;
+            }
+        }
+        for (key, values) in flags {
+            if let Some(setting) = settings::find(key) {
+                (setting.set)(&mut config, values)
+                    .map_err(|why| ConfigError(format!("{}: {why}", setting.flag())))?;
+            }
+        }
+        Ok(config)
+    }
+
+    /// The configuration as a TOML file that would bring it about. What has no value stands as a comment.
+    pub fn to_toml(&self) -> String {
+        let mut text = String::new();
+        for setting in SETTINGS {
+            let _ = writeln!(text, "# {}", setting.help);
+            let _ = match (setting.show)(self) {
+                Some(value) => writeln!(text, "{} = {value}", setting.key),
+                None => writeln!(text, "# {} =", setting.key),
+            };
+        }
+        for plan in &self.plans {
+            let _ = write!(text, "\n{}", plan.to_toml());
+        }
+        text
+    }
+
+    /// The plans as the store takes them.
+    ///
+    /// # Errors
+    /// The first plan that cannot be.
+    pub fn plan_table(&self) -> Result<PlanTable, ConfigError> {
+        PlanTable::new(self.plans.iter().map(|plan| plan.plan.clone())).map_err(ConfigError)
+    }
+
+    /// The engine's settings.
+    ///
+    /// # Errors
+    /// The list of spam traps cannot be read.
+    pub fn engine_config(&self) -> Result<EngineConfig, ConfigError> {
+        Ok(self.engine.clone())
+    }
+
+    /// How many frontend threads to run.
+    pub fn frontend_threads(&self) -> usize {
+        match self.frontends {
+            0 => std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1)),
+            set => set,
+        }
+    }
+}
+
+/// `/var/lib/mailprobe` for root and for whoever has no home, else where XDG puts a user's data.
+fn default_data_folder() -> PathBuf {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    #[expect(unsafe_code, reason = "the standard library does not tell the user's id")]
+    let root = unsafe { libc::geteuid() } == 0;
+    let user = absolute("XDG_DATA_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/share")));
+    match user {
+        Some(base) if !root => base.join("mailprobe"),
+        _ => PathBuf::from("/var/lib/mailprobe"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::config::Pace;
+
+    fn load(file: &str, environment: &[(&str, &str)], flags: &Given) -> Result<Config, ConfigError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mailprobe.toml");
+        std::fs::write(&path, file).unwrap();
+        let variable =
+            |name: &str| environment.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
+        Config::load(Some(&path), variable, flags)
+            .map_err(|error| ConfigError(error.0.replace(&format!("{}/", folder.path().display()), "")))
+    }
+
+    #[test]
+    fn a_flag_beats_the_environment_beats_the_file_beats_the_default() {
+        let file = "smtp_port = 1\nsessions = 1\nshards = 1\n";
+        let environment = [("MAILPROBE_SMTP_PORT", "2"), ("MAILPROBE_SESSIONS", "2")];
+        let config = load(file, &environment, &vec![("smtp_port", vec!["3".into()])]).unwrap();
+        let engine = config.engine;
+        assert_eq!((engine.smtp_port, engine.sessions, engine.shards), (3, 2, 1));
+        assert_eq!(engine.pace, Pace::Polite);
+    }
+
+    #[test]
+    fn lists_replace_each_other_whole() {
+        let file = "resolver = [\"192.0.2.1:53\", \"192.0.2.2:53\"]\nallow_net = \"192.0.2.0/24\"";
+        let config =
+            load(file, &[("MAILPROBE_RESOLVER", "192.0.2.3:5353, [2001:db8::1]:53")], &Given::new()).unwrap();
+        let resolvers: Vec<String> = config.engine.resolvers.iter().map(ToString::to_string).collect();
+        assert_eq!(resolvers, ["192.0.2.3:5353", "[2001:db8::1]:53"]);
+        assert_eq!(config.engine.allow_net.len(), 1);
+    }
+
+    #[test]
+    fn a_wrong_value_is_told_with_its_place() {
+        let check = |file: &str, environment: &[(&str, &str)], flags: &Given, expected: &str| {
+            let said = load(file, environment, flags).unwrap_err().0;
+            assert!(said.starts_with(expected), "{said}");
+        };
+        let none = Given::new();
+        check("\nsmtp_port = 70000", &[], &none, "mailprobe.toml:2: smtp_port: ");
+        check("", &[("MAILPROBE_PACE", "quick")], &none, "MAILPROBE_PACE: ");
+        check("", &[], &vec![("runtime", vec!["tokio".into()])], "--runtime: ");
+    }
+
+    #[test]
+    fn what_is_printed_reads_back_the_same() {
+        let file = "ehlo = \"a.example\"\nallow_net = [\"10.0.0.0/8\", \"::1\"]\nspamtraps = \"/etc/traps\"\n\
+                    [[plan]]\nid = \"one\"\nname = \"The \\\"one\\\"\"\nmonthly_credits = 7\nbatches = false\n\
+                    [plan.limits]\nfast = 3\n";
+        let config = load(file, &[], &vec![("log", vec!["json".into()])]).unwrap();
+        let printed = config.to_toml();
+        let again = load(&printed, &[], &Given::new()).unwrap();
+        assert_eq!(again.to_toml(), printed);
+        assert_eq!(format!("{again:?}"), format!("{config:?}"));
+        assert_eq!(
+            load(&Config::default().to_toml(), &[], &Given::new()).unwrap().to_toml(),
+            Config::default().to_toml()
+        );
+    }
+}

@@ -1,0 +1,179 @@
+//! The TOML file. A key that does not exist is refused, with its line and the nearest key that does.
+
+use super::plans::{self, PlanConfig};
+use super::settings::{self, SETTINGS};
+use super::{Config, ConfigError};
+use std::path::Path;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// Largest file that is read: a configuration has a few KiB.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Settings whose value is a path: in the file it is relative to the file's folder.
+const PATHS: [&str; 2] = ["data", "spamtraps"];
+
+/// A key and its value, with their places.
+pub type Entry<'t, 'i> = (&'t Spanned<std::borrow::Cow<'i, str>>, &'t Spanned<DeValue<'i>>);
+
+/// Something wrong at a byte of the file.
+pub struct Fault {
+    /// Where.
+    pub at: usize,
+    /// What.
+    pub why: String,
+}
+
+/// Reads the file into the configuration.
+///
+/// # Errors
+/// The first thing that is wrong, with file and line.
+pub fn read(path: &Path, config: &mut Config) -> Result<(), ConfigError> {
+    let cannot =
+        |why: String| ConfigError(format!("cannot read the configuration {}: {why}", path.display()));
+    let size = std::fs::metadata(path).map_err(|error| cannot(error.to_string()))?.len();
+    if size > FILE_BYTES_MAX {
+        return Err(cannot(format!("it is larger than {FILE_BYTES_MAX} bytes")));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| cannot(error.to_string()))?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    apply(&text, folder, config).map_err(|fault| {
+        let line = 1 + text.bytes().take(fault.at).filter(|&byte| byte == b'\n').count();
+        ConfigError(format!("{}:{line}: {}", path.display(), fault.why))
+    })
+}
+
+fn apply(text: &str, folder: &Path, config: &mut Config) -> Result<(), Fault> {
+    let root = DeTable::parse(text).map_err(|error| Fault {
+        at: error.span().map_or(0, |span| span.start),
+        why: error.message().lines().next().unwrap_or("no TOML").to_owned(),
+    })?;
+    let mut entries: Vec<Entry<'_, '_>> = root.get_ref().iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
+    for (key, value) in entries {
+        let at = key.span().start;
+        let name = canonical(key.get_ref());
+        if name == "plan" {
+            config.plans = read_plans(value)?;
+            continue;
+        }
+        let setting = settings::find(&name)
+            .ok_or_else(|| unknown(at, key.get_ref(), SETTINGS.iter().map(|s| s.key).chain(["plan"])))?;
+        let fault = |why: String| Fault { at, why: format!("{}: {why}", setting.key) };
+        let mut values = scalars(value.get_ref(), setting.many).map_err(fault)?;
+        if PATHS.contains(&setting.key) {
+            for value in &mut values {
+                *value = folder.join(&*value).display().to_string();
+            }
+        }
+        (setting.set)(config, &values).map_err(fault)?;
+    }
+    Ok(())
+}
+
+/// Dashes are read as underscores: flags are spelled with dashes, and people copy them.
+pub fn canonical(key: &str) -> String {
+    key.replace('-', "_")
+}
+
+/// The refusal of a key that does not exist.
+pub fn unknown<'k>(at: usize, key: &str, known: impl Iterator<Item = &'k str>) -> Fault {
+    let name = canonical(key);
+    let near = known.min_by_key(|known| strsim::damerau_levenshtein(known, &name)).unwrap_or_default();
+    // Keys come from people's files: nothing of them but what can be shown.
+    let shown: String = key.chars().filter(|c| !c.is_control()).take(64).collect();
+    Fault { at, why: format!("unknown key `{shown}`; did you mean `{near}`?") }
+}
+
+/// A value as the texts that a flag would have brought.
+fn scalars(value: &DeValue<'_>, many: bool) -> Result<Vec<String>, String> {
+    match value {
+        DeValue::Array(items) if many => {
+            items.iter().map(|item| scalar(item.get_ref()).ok_or("must be strings".to_owned())).collect()
+        }
+        other => match scalar(other) {
+            Some(text) => Ok(vec![text]),
+            None => Err(format!("must be {}, not {}", expected(many), other.type_str())),
+        },
+    }
+}
+
+fn expected(many: bool) -> &'static str {
+    if many { "an array of strings" } else { "a string or an integer" }
+}
+
+fn scalar(value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::String(text) => Some(text.to_string()),
+        DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().to_owned()),
+        _ => None,
+    }
+}
+
+fn read_plans(value: &Spanned<DeValue<'_>>) -> Result<Vec<PlanConfig>, Fault> {
+    let wrong = |at: usize| Fault { at, why: "plan: write each plan as a table [[plan]]".into() };
+    let items = value.get_ref().as_array().ok_or_else(|| wrong(value.span().start))?;
+    let mut read: Vec<PlanConfig> = Vec::new();
+    for item in items.iter() {
+        let table = item.get_ref().as_table().ok_or_else(|| wrong(item.span().start))?;
+        let plan = plans::read(item.span().start, table)?;
+        if read.iter().any(|other| other.plan.id == plan.plan.id) {
+            return Err(Fault {
+                at: item.span().start,
+                why: format!("plan: `{}` is defined twice", plan.plan.id),
+            });
+        }
+        read.push(plan);
+    }
+    Ok(read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: Result<(), (usize, &str)>) {
+        let got = apply(text, Path::new("/etc"), &mut Config::default());
+        match (got, expected) {
+            (Ok(()), Ok(())) => {}
+            (Err(fault), Err((line, why))) => {
+                assert_eq!(1 + text[..fault.at].matches('\n').count(), line, "{}", fault.why);
+                assert!(fault.why.contains(why), "{}", fault.why);
+            }
+            (got, _) => panic!("{text}: {:?}", got.map_err(|fault| fault.why)),
+        }
+    }
+
+    #[test]
+    fn faults_name_key_line_and_the_nearest_key() {
+        check("", Ok(()));
+        check(
+            "smtp-port = 25\nsmtp_port2 = 1",
+            Err((2, "unknown key `smtp_port2`; did you mean `smtp_port`?")),
+        );
+        check("\n\nresolvers = []", Err((3, "unknown key `resolvers`; did you mean `resolver`?")));
+        check("[engine]\nsmtp_port = 1", Err((1, "unknown key `engine`")));
+        check("listen = 127.0.0.1:80", Err((1, "")));
+        check("listen = \"x\"", Err((1, "listen: `x` is no IP:PORT")));
+        check("listen = true", Err((1, "listen: must be a string or an integer, not boolean")));
+        check("allow_net = [1.5]", Err((1, "allow_net: must be strings")));
+        check("pace = \"fast\"\npace = \"lab\"", Err((2, "duplicate")));
+        check("plan = 1", Err((1, "plan: write each plan as a table")));
+        check("[[plan]]\nid = \"a\"\nnam = \"A\"", Err((3, "unknown key `nam`; did you mean `name`?")));
+        check("[[plan]]\nid = \"a\"\nname = \"A\"", Err((1, "plan: `monthly_credits` is missing")));
+        let plan = "[[plan]]\nid = \"a\"\nname = \"A\"\nmonthly_credits = 1\n";
+        check(plan, Ok(()));
+        check(&format!("{plan}{plan}"), Err((5, "plan: `a` is defined twice")));
+        check(&format!("{plan}batches = 1"), Err((5, "batches: must be true or false")));
+        check(&format!("{plan}[plan.limits]\nverify = 0"), Err((6, "limits.verify: ")));
+        check(&format!("{plan}limits = {{ vrify = 1 }}"), Err((5, "did you mean `verify`")));
+    }
+
+    #[test]
+    fn paths_are_relative_to_the_file() {
+        let mut config = Config::default();
+        assert!(apply("data = \"d\"\nspamtraps = \"/t\"", Path::new("/etc/mp"), &mut config).is_ok());
+        assert_eq!(config.data, Path::new("/etc/mp/d"));
+        assert_eq!(config.spamtraps.as_deref(), Some(Path::new("/t")));
+    }
+}

@@ -1,0 +1,323 @@
+//! The table of all settings.
+
+use super::{Config, LogFormat};
+use engine::config::{DriverChoice, Network, Pace, RuntimeChoice};
+use engine::proto::address::Address;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+use toml::Value;
+
+/// Which commands take a setting as a flag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Commands that open or reach a store.
+    Data,
+    /// `serve`.
+    Server,
+    /// Commands that run the engine.
+    Engine,
+}
+
+/// One setting.
+pub struct Setting {
+    /// Key of the file; with dashes it is the flag, in capitals and after `MAILPROBE_` the variable.
+    pub key: &'static str,
+    /// What stands for the value in the help.
+    pub value_name: &'static str,
+    /// One line.
+    pub help: &'static str,
+    /// Who takes it as a flag.
+    pub scope: Scope,
+    /// May be given several times.
+    pub many: bool,
+    /// Reads it; without `many` there is exactly one value.
+    pub set: fn(&mut Config, &[String]) -> Result<(), String>,
+    /// The value in TOML, or `None` where there is none.
+    pub show: fn(&Config) -> Option<Value>,
+}
+
+impl Setting {
+    /// `--smtp-port`.
+    pub fn flag(&self) -> String {
+        format!("--{}", self.key.replace('_', "-"))
+    }
+
+    /// `MAILPROBE_SMTP_PORT`.
+    pub fn variable(&self) -> String {
+        format!("MAILPROBE_{}", self.key.to_ascii_uppercase())
+    }
+}
+
+/// The setting of this key.
+pub fn find(key: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|setting| setting.key == key)
+}
+
+/// Longest name that EHLO can say: a domain's.
+const NAME_BYTES_MAX: usize = 253;
+
+/// Every setting, in the order of the help.
+pub const SETTINGS: &[Setting] = &[
+    Setting {
+        key: "listen",
+        value_name: "ADDR",
+        help: "where the API is served: IP:PORT; port 0 takes a free one",
+        scope: Scope::Server,
+        many: false,
+        set: |config, given| put(&mut config.listen, socket(one(given))),
+        show: |config| text(config.listen),
+    },
+    Setting {
+        key: "data",
+        value_name: "DIR",
+        help: "the data folder",
+        scope: Scope::Data,
+        many: false,
+        set: |config, given| put(&mut config.data, path(one(given))),
+        show: |config| text(config.data.display()),
+    },
+    Setting {
+        key: "frontends",
+        value_name: "N",
+        help: "threads that serve the API; 0: one for every two cores",
+        scope: Scope::Server,
+        many: false,
+        set: |config, given| put(&mut config.frontends, number(one(given), 0, 1024)),
+        show: |config| integer(config.frontends),
+    },
+    Setting {
+        key: "connections",
+        value_name: "N",
+        help: "most connections to the API at once; further ones wait",
+        scope: Scope::Server,
+        many: false,
+        set: |config, given| put(&mut config.connections, number(one(given), 1, 1_000_000)),
+        show: |config| integer(config.connections),
+    },
+    Setting {
+        key: "log",
+        value_name: "FORMAT",
+        help: "form of log lines: text or json",
+        scope: Scope::Server,
+        many: false,
+        set: |config, given| put(&mut config.log, choice(one(given), LOG)),
+        show: |config| name(config.log, LOG),
+    },
+    Setting {
+        key: "spamtraps",
+        value_name: "FILE",
+        help: "known spam traps: an address or a domain a line",
+        scope: Scope::Engine,
+        many: false,
+        set: |config, given| put(&mut config.spamtraps, path(one(given)).map(Some)),
+        show: |config| config.spamtraps.as_ref().and_then(|path| text(path.display())),
+    },
+    Setting {
+        key: "resolver",
+        value_name: "IP:PORT",
+        help: "recursive DNS resolver (repeatable; default: the system's)",
+        scope: Scope::Engine,
+        many: true,
+        set: |config, given| put(&mut config.engine.resolvers, each(given, resolver)),
+        show: |config| list(&config.engine.resolvers),
+    },
+    Setting {
+        key: "smtp_port",
+        value_name: "N",
+        help: "port of the recipients' mail servers",
+        scope: Scope::Engine,
+        many: false,
+        set: |config, given| put(&mut config.engine.smtp_port, number(one(given), 1, u16::MAX)),
+        show: |config| integer(config.engine.smtp_port.into()),
+    },
+    Setting {
+        key: "allow_net",
+        value_name: "CIDR",
+        help: "non-public network that may be contacted all the same (repeatable)",
+        scope: Scope::Engine,
+        many: true,
+        set: |config, given| put(&mut config.engine.allow_net, each(given, Network::parse)),
+        show: |config| list(&config.engine.allow_net),
+    },
+    Setting {
+        key: "ehlo",
+        value_name: "NAME",
+        help: "name said in EHLO; default: the host's fully qualified name",
+        scope: Scope::Engine,
+        many: false,
+        set: |config, given| put(&mut config.engine.ehlo, host_name(one(given)).map(Some)),
+        show: |config| config.engine.ehlo.as_ref().and_then(text),
+    },
+    Setting {
+        key: "mail_from",
+        value_name: "ADDRESS",
+        help: "reverse-path of MAIL; default: postmaster@ the EHLO name",
+        scope: Scope::Engine,
+        many: false,
+        set: |config, given| put(&mut config.engine.mail_from, address(one(given)).map(Some)),
+        show: |config| config.engine.mail_from.as_ref().and_then(text),
+    },
+    Setting {
+        key: "shards",
+        value_name: "N",
+        help: "threads that ask mail servers; 0: one a core",
+        scope: Scope::Engine,
+        many: false,
+        set: |config, given| put(&mut config.engine.shards, number(one(given), 0, 1024)),
+        show: |config| integer(config.engine.shards),
+    },
+    Setting {
+        key: "runtime",
+        value_name: "RUNTIME",
+        help: "what drives the shards: auto, monoio or glommio",
+        scope: Scope::Engine,
+        many: false,
+        set: |config, given| put(&mut config.engine.runtime, choice(one(given), RUNTIME)),
+        show: |config| name(config.engine.runtime, RUNTIME),
+    },
+    Setting {
+        key: "driver",
+        value_name: "DRIVER",
+        help: "kernel interface: auto, io_uring or epoll",
+        scope: Scope::Engine,
+        many: false,
+        set: |config, given| put(&mut config.engine.driver, choice(one(given), DRIVER)),
+        show: |config| name(config.engine.driver, DRIVER),
+    },
+    Setting {
+        key: "pace",
+        value_name: "PACE",
+        help: "how politely sites are asked: polite, fast or lab (no caps: for one's own servers)",
+        scope: Scope::Engine,
+        many: false,
+        set: |config, given| put(&mut config.engine.pace, choice(one(given), PACE)),
+        show: |config| name(config.engine.pace, PACE),
+    },
+    Setting {
+        key: "sessions",
+        value_name: "N",
+        help: "most SMTP sessions at once",
+        scope: Scope::Engine,
+        many: false,
+        set: |config, given| put(&mut config.engine.sessions, number(one(given), 1, 1_000_000)),
+        show: |config| integer(config.engine.sessions),
+    },
+];
+
+const LOG: &[(&str, LogFormat)] = &[("text", LogFormat::Text), ("json", LogFormat::Json)];
+const RUNTIME: &[(&str, RuntimeChoice)] =
+    &[("auto", RuntimeChoice::Auto), ("monoio", RuntimeChoice::Monoio), ("glommio", RuntimeChoice::Glommio)];
+const DRIVER: &[(&str, DriverChoice)] =
+    &[("auto", DriverChoice::Auto), ("io_uring", DriverChoice::IoUring), ("epoll", DriverChoice::Epoll)];
+const PACE: &[(&str, Pace)] = &[("polite", Pace::Polite), ("fast", Pace::Fast), ("lab", Pace::Lab)];
+
+fn put<T>(slot: &mut T, read: Result<T, String>) -> Result<(), String> {
+    *slot = read?;
+    Ok(())
+}
+
+fn one(given: &[String]) -> &str {
+    given.last().map_or("", String::as_str)
+}
+
+fn each<T>(given: &[String], read: fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
+    given.iter().map(|text| read(text)).collect()
+}
+
+/// Reads a number from `min` to `max`.
+pub fn number<T: FromStr + PartialOrd + std::fmt::Display>(text: &str, min: T, max: T) -> Result<T, String> {
+    match text.parse::<T>() {
+        Ok(number) if number >= min && number <= max => Ok(number),
+        _ => Err(format!("`{text}` is no number from {min} to {max}")),
+    }
+}
+
+fn choice<T: Copy>(text: &str, names: &[(&str, T)]) -> Result<T, String> {
+    names.iter().find(|(name, _)| *name == text).map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+        format!("`{text}` is none of {}", names.join(", "))
+    })
+}
+
+fn socket(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("`{text}` is no IP:PORT, as 127.0.0.1:8080 or [::1]:8080"))
+}
+
+fn resolver(text: &str) -> Result<SocketAddr, String> {
+    let plain = || text.parse::<IpAddr>().map(|ip| SocketAddr::from((ip, 53)));
+    socket(text).or_else(|why| plain().map_err(|_| why))
+}
+
+fn path(text: &str) -> Result<PathBuf, String> {
+    if text.is_empty() { Err("the path is empty".into()) } else { Ok(text.into()) }
+}
+
+/// Nothing that could end or split a command gets into one.
+fn host_name(text: &str) -> Result<String, String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '[' | ']' | ':');
+    if text.is_empty() || text.len() > NAME_BYTES_MAX || !text.chars().all(fits) {
+        return Err(format!("`{text}` is no host name"));
+    }
+    Ok(text.to_owned())
+}
+
+fn address(text: &str) -> Result<String, String> {
+    match Address::parse(text) {
+        Ok(address) if !address.needs_smtputf8() => Ok(address.as_str().to_owned()),
+        _ => Err(format!("`{text}` is no address")),
+    }
+}
+
+fn text(value: impl ToString) -> Option<Value> {
+    Some(Value::String(value.to_string()))
+}
+
+fn integer(value: usize) -> Option<Value> {
+    i64::try_from(value).ok().map(Value::Integer)
+}
+
+fn name<T: PartialEq>(value: T, names: &[(&str, T)]) -> Option<Value> {
+    names.iter().find(|(_, known)| *known == value).and_then(|(name, _)| text(name))
+}
+
+fn list<T: ToString>(values: &[T]) -> Option<Value> {
+    Some(Value::Array(values.iter().filter_map(|value| text(value.to_string())).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_unique_and_every_default_is_shown_or_absent() {
+        let config = Config::default();
+        for (i, setting) in SETTINGS.iter().enumerate() {
+            assert!(SETTINGS[..i].iter().all(|other| other.key != setting.key), "{}", setting.key);
+            let absent = ["spamtraps", "ehlo", "mail_from"].contains(&setting.key);
+            assert_eq!((setting.show)(&config).is_none(), absent, "{}", setting.key);
+        }
+    }
+
+    #[test]
+    fn values_that_could_hurt_are_refused() {
+        for (key, value) in [
+            ("listen", "localhost:80"),
+            ("frontends", "-1"),
+            ("connections", "0"),
+            ("smtp_port", "0"),
+            ("ehlo", "a b"),
+            ("ehlo", "a\r\nMAIL"),
+            ("mail_from", "a>\r\n@b"),
+            ("mail_from", "nobody"),
+            ("mail_from", "é@example.com"),
+            ("allow_net", "10.0.0.0/33"),
+            ("resolver", "dns.example:53"),
+            ("pace", "Polite"),
+            ("data", ""),
+        ] {
+            let setting = find(key).unwrap();
+            assert!((setting.set)(&mut Config::default(), &[value.to_owned()]).is_err(), "{key} {value}");
+        }
+    }
+}
