@@ -38,7 +38,7 @@ pub fn start_engine(config: EngineConfig) -> Result<Box<dyn Backend>, StartError
 
 /// Strict and fast mail address verification: can mail be sent to an address without bouncing?
 #[derive(Parser)]
-#[command(name = "mailprobe", version, propagate_version = true, subcommand_required = true)]
+#[command(name = "mailprobe", version, propagate_version = true, arg_required_else_help = false)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -1,6 +1,6 @@
 //! `mailprobe serve`: from the configuration to a server that answers, and to its end.
 //!
-//! Everything that can be refused is tried before anybody is answered: the port, the store, the engine. A SIGTERM
+//! Everything that can be refused is tried before anybody is answered: the store, the port, the engine. A SIGTERM
 //! or SIGINT begins a drain: no new connections, `/readyz` says 503, what is under way ends within
 //! [`crate::server::DRAIN_TIME_MAX`]. A second signal ends the process at once; the holds it leaves are voided at the
 //! next start.
@@ -12,7 +12,7 @@ use crate::admin::server::AdminServer;
 use crate::clock;
 use crate::config::{Config, LogFormat};
 use crate::engine_client::Backend;
-use crate::listen::Bound;
+use crate::listen::Listeners;
 use crate::runtime::{self, Choice};
 use crate::server::Station;
 use crate::status::{Phase, Status};
@@ -55,9 +55,6 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     let (events, inbox) = channel();
     watch_signals(events.clone())?;
     let choice = runtime::choose(config.engine.driver).map_err(Failure::failed)?;
-    let bound = Bound::new(config.listen, config.frontend_threads()).map_err(Failure::failed)?;
-    let address = bound.address;
-
     let (store, opening) = RedbStore::open(&config.data, plans, StoreOptions::default(), clock::now())
         .map_err(|error| Failure::failed(error.to_string()))?;
     if opening.voided_holds > 0 {
@@ -67,13 +64,15 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
         tracing::warn!("others than its owner may look into the data folder; `chmod 700` it");
     }
     let store: Arc<dyn Store> = Arc::new(store);
+    let listeners = Listeners::open(config.listen, config.frontend_threads()).map_err(Failure::failed)?;
+    let address = listeners.address;
     let engine = start_engine(config.engine_config()?).map_err(|error| Failure::failed(error.0))?;
     let admin = AdminServer::start(&config.data, Arc::clone(&store), clock::now)
         .map_err(|error| Failure::failed(error.to_string()))?;
     announce_first_keys(&config, &*store)?;
 
     let status = Arc::new(Status::default());
-    let threads = start_threads(&config, &choice, bound, &*engine, &store, &status, &events)?;
+    let threads = start_threads(&config, &choice, listeners, &*engine, &store, &status, &events)?;
     status.enter(Phase::Ready);
     announce(&config, &choice, &*engine, &address.to_string())?;
 
@@ -107,17 +106,16 @@ fn watch_signals(events: Sender<Event>) -> Result<(), Failure> {
 fn start_threads(
     config: &Config,
     choice: &Choice,
-    bound: Bound,
+    listeners: Listeners,
     engine: &dyn Backend,
     store: &Arc<dyn Store>,
     status: &Arc<Status>,
     events: &Sender<Event>,
 ) -> Result<Threads, Failure> {
     let cannot = |error: io::Error| Failure::failed(format!("cannot start a frontend thread: {error}"));
-    let listeners = bound.listen().map_err(Failure::failed)?;
-    let count = listeners.len();
+    let count = listeners.sockets.len();
     let mut leashes = Vec::with_capacity(count);
-    for (number, listener) in listeners.into_iter().enumerate() {
+    for (number, listener) in listeners.sockets.into_iter().enumerate() {
         let (ours, leash) = UnixStream::pair().map_err(cannot)?;
         leashes.push(ours);
         let station = Station {
