@@ -10,8 +10,10 @@ use crate::survive::survive;
 use crate::worker::Worker;
 use monoio::io::AsyncReadRent;
 use monoio::net::{TcpListener, UnixStream};
+use socket2::SockRef;
 use std::future::{Future, poll_fn};
 use std::io;
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::pin::pin;
 use std::rc::Rc;
@@ -55,6 +57,7 @@ impl Station {
         // epoll wants sockets that do not block; a ring asks the kernel to wait and would be told EAGAIN.
         self.listener.set_nonblocking(driver == Driver::Epoll)?;
         self.leash.set_nonblocking(driver == Driver::Epoll)?;
+        let port = self.listener.try_clone()?;
         let listener = TcpListener::from_std(self.listener)?;
         let leash = UnixStream::from_std(self.leash)?;
         let gate = Gate::new(self.connections);
@@ -67,7 +70,8 @@ impl Station {
         });
         monoio::spawn(async move { engine.deliver().await });
         first(accept(&listener, &worker), released(leash)).await;
-        drop(listener);
+        // Dropping the listener would leave it open until a ring has given up its accept.
+        SockRef::from(&port).shutdown(Shutdown::Both)?;
         gate.drain();
         if monoio::time::timeout(DRAIN_TIME_MAX, gate.empty()).await.is_err() {
             tracing::warn!(

@@ -1,14 +1,14 @@
 //! mailprobe with an engine that asks nobody: what it finds is said by the local part.
 //!
-//! The tests run it to see the rest of the program work, whatever mail servers there are. The local part is a word
-//! and options after dashes, as in `mailbox_exists-500`: the reason to find after so many milliseconds. `outage`
-//! and `stopping` are the engine's outages, `full` is a queue without room, `never` is no answer at all.
+//! The local part is a word and a delay, as in `mailbox_exists-500`: the reason to find after so many milliseconds.
+//! `outage` and `stopping` are the engine's outages, `full` is a queue without room, `never` is no answer at all.
 
 use engine::config::EngineConfig;
 use engine::proto::verdict::Reason;
 use engine::{Answer, Finding, Outage, Refusal, Request, StartError};
 use frontend::engine_client::{Backend, Line};
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::process::ExitCode;
@@ -17,10 +17,9 @@ use std::task::{Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-fn main() -> ExitCode {
-    frontend::cli::main(std::env::args_os(), |_: EngineConfig| {
-        Ok::<Box<dyn Backend>, StartError>(Box::new(Scripted))
-    })
+/// Runs the command line with that engine.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    frontend::cli::main(arguments, |_: EngineConfig| Ok::<Box<dyn Backend>, StartError>(Box::new(Scripted)))
 }
 
 struct Scripted;
