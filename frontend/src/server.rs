@@ -4,16 +4,14 @@ use crate::engine_client::{EngineClient, Line};
 use crate::gate::Gate;
 use crate::http;
 use crate::runtime::{self, Driver};
-use crate::status::Status;
+use crate::status::{Phase, Status};
 use crate::store::Store;
 use crate::survive::survive;
 use crate::worker::Worker;
 use monoio::io::AsyncReadRent;
 use monoio::net::{TcpListener, UnixStream};
-use socket2::SockRef;
 use std::future::{Future, poll_fn};
 use std::io;
-use std::net::Shutdown;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::pin::pin;
 use std::rc::Rc;
@@ -40,7 +38,7 @@ pub struct Station {
     pub status: Arc<Status>,
     /// Most connections at once.
     pub connections: usize,
-    /// Ends, when its other end is dropped, what the thread accepts.
+    /// When its other end is dropped, the thread drains.
     pub leash: StdUnixStream,
 }
 
@@ -57,7 +55,6 @@ impl Station {
         // epoll wants sockets that do not block; a ring asks the kernel to wait and would be told EAGAIN.
         self.listener.set_nonblocking(driver == Driver::Epoll)?;
         self.leash.set_nonblocking(driver == Driver::Epoll)?;
-        let port = self.listener.try_clone()?;
         let listener = TcpListener::from_std(self.listener)?;
         let leash = UnixStream::from_std(self.leash)?;
         let gate = Gate::new(self.connections);
@@ -70,8 +67,6 @@ impl Station {
         });
         monoio::spawn(async move { engine.deliver().await });
         first(accept(&listener, &worker), released(leash)).await;
-        // Dropping the listener would leave it open until a ring has given up its accept.
-        SockRef::from(&port).shutdown(Shutdown::Both)?;
         gate.drain();
         if monoio::time::timeout(DRAIN_TIME_MAX, gate.empty()).await.is_err() {
             tracing::warn!(
@@ -92,6 +87,7 @@ async fn accept(listener: &TcpListener, worker: &Rc<Worker>) {
                     let _ = survive(http::serve(stream, worker, place)).await;
                 });
             }
+            Err(_) if worker.status.phase() == Phase::Draining => return,
             Err(error) => {
                 tracing::warn!("a connection was not accepted: {error}");
                 monoio::time::sleep(ACCEPT_PAUSE).await;

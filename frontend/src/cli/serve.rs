@@ -20,7 +20,9 @@ use crate::store::{RedbStore, Store, StoreOptions};
 use crate::survive::log_panics;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use socket2::SockRef;
 use std::io::{self, IsTerminal, Write};
+use std::net::{Shutdown, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -41,10 +43,12 @@ enum Event {
     Ended(io::Result<()>),
 }
 
-/// The frontend threads and the ends of their leashes.
-struct Threads {
-    count: usize,
-    leashes: Vec<UnixStream>,
+/// A frontend thread, as the main thread holds it.
+struct Thread {
+    /// Its socket, which closes for all at once when shut down here.
+    listener: TcpListener,
+    /// It drains when this is dropped.
+    _leash: UnixStream,
 }
 
 pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
@@ -111,13 +115,13 @@ fn start_threads(
     store: &Arc<dyn Store>,
     status: &Arc<Status>,
     events: &Sender<Event>,
-) -> Result<Threads, Failure> {
+) -> Result<Vec<Thread>, Failure> {
     let cannot = |error: io::Error| Failure::failed(format!("cannot start a frontend thread: {error}"));
     let count = listeners.sockets.len();
-    let mut leashes = Vec::with_capacity(count);
+    let mut threads = Vec::with_capacity(count);
     for (number, listener) in listeners.sockets.into_iter().enumerate() {
         let (ours, leash) = UnixStream::pair().map_err(cannot)?;
-        leashes.push(ours);
+        threads.push(Thread { listener: listener.try_clone().map_err(cannot)?, _leash: ours });
         let station = Station {
             listener,
             driver: choice.driver,
@@ -135,7 +139,7 @@ fn start_threads(
         };
         thread::Builder::new().name(format!("frontend-{number}")).spawn(serve).map_err(cannot)?;
     }
-    Ok(Threads { count, leashes })
+    Ok(threads)
 }
 
 /// Keys are shown where a person reads, and never end in a journal.
@@ -176,19 +180,18 @@ fn announce(config: &Config, choice: &Choice, engine: &dyn Backend, address: &st
     Ok(output.flush()?)
 }
 
-fn until_the_end(threads: Threads, status: &Status, inbox: &Receiver<Event>) -> Result<(), Failure> {
-    let Threads { count, leashes } = threads;
-    let mut leashes = Some(leashes);
-    let mut ended = 0;
+fn until_the_end(threads: Vec<Thread>, status: &Status, inbox: &Receiver<Event>) -> Result<(), Failure> {
+    let mut running = threads.len();
+    let mut threads = Some(threads);
     let mut outcome = Ok(());
-    while ended < count {
+    while running > 0 {
         match inbox.recv() {
-            Ok(Event::Signal) if leashes.is_none() => {
+            Ok(Event::Signal) if threads.is_none() => {
                 return Err(Failure::failed("ended by a second signal; what was under way is given up"));
             }
             Ok(Event::Signal) => tracing::info!("draining: a second signal ends at once"),
             Ok(Event::Ended(result)) => {
-                ended += 1;
+                running -= 1;
                 if let Err(error) = result {
                     outcome = Err(Failure::failed(format!("a frontend thread failed: {error}")));
                 }
@@ -196,8 +199,19 @@ fn until_the_end(threads: Threads, status: &Status, inbox: &Receiver<Event>) -> 
             Err(_) => break,
         }
         // A signal, or a thread that is gone: either way the others end too.
-        status.enter(Phase::Draining);
-        drop(leashes.take());
+        if let Some(threads) = threads.take() {
+            drain(&threads, status);
+        }
     }
     outcome
+}
+
+/// All sockets close before any thread is told, so that none takes over what another has refused.
+fn drain(threads: &[Thread], status: &Status) {
+    status.enter(Phase::Draining);
+    for thread in threads {
+        if let Err(error) = SockRef::from(&thread.listener).shutdown(Shutdown::Both) {
+            tracing::warn!("a listening socket did not close: {error}");
+        }
+    }
 }
