@@ -206,7 +206,12 @@ fn render(status: u16, body: Vec<u8>) -> Response<Full<Bytes>> {
 
 fn render_refusal(refusal: &Refusal, note: &Note) -> Response<Full<Bytes>> {
     if let Some(inside) = &refusal.inside {
-        tracing::error!(request_id = note.request_id, path = note.path, "{inside}");
+        match refusal.body.error {
+            ErrorCode::InternalError => {
+                tracing::error!(request_id = note.request_id, path = note.path, "{inside}")
+            }
+            _ => tracing::warn!(request_id = note.request_id, path = note.path, "{inside}"),
+        }
     }
     let body = serde_json::to_vec(&*refusal.body).unwrap_or_default();
     let mut response = render(refusal.body.error.status(), body);

@@ -63,6 +63,23 @@ fn an_outage_costs_nothing() {
 }
 
 #[test]
+fn a_panic_costs_its_request_and_nothing_else() {
+    let server = Server::start(&["--frontends", "1"]);
+    let mut other = server.connect();
+    other.send(post(&server.live, "/v1/verify", "{\"email\":\"mailbox_exists-300@example.com\"}"));
+    await_credits(&server, 99);
+    let got = verify(&server, "panic");
+    assert_eq!((got.status, got.error().as_str()), (500, "internal_error"));
+    assert_eq!(other.read().status, 200, "other requests of the thread go on");
+    assert_eq!(server.credits(), 99);
+    let log = server.log();
+    assert!(
+        log.contains("a defect was met") && !log.contains("as asked"),
+        "the place is logged, not the message: {log}"
+    );
+}
+
+#[test]
 fn without_credits_nothing_is_asked() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("mailprobe.toml");

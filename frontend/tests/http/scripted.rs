@@ -1,7 +1,8 @@
 //! mailprobe with an engine that asks nobody: what it finds is said by the local part.
 //!
 //! The local part is a word and a delay, as in `mailbox_exists-500`: the reason to find after so many milliseconds.
-//! `outage` and `stopping` are the engine's outages, `full` is a queue without room, `never` is no answer at all.
+//! `outage` and `stopping` are the engine's outages, `full` is a queue without room, `never` is no answer at all, and
+//! `panic` is a defect.
 
 use engine::config::EngineConfig;
 use engine::proto::verdict::Reason;
@@ -61,6 +62,7 @@ impl Line for ScriptedLine {
     fn submit(&self, request: Request) -> Result<(), Refusal> {
         let local = request.address.local().to_owned();
         let (word, delay) = local.split_once('-').unwrap_or((&local, "0"));
+        assert_ne!(word, "panic", "as asked");
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         if word == "full" || shared.under_way >= self.capacity {
             return Err(Refusal::Full);

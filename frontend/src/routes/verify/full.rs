@@ -33,7 +33,7 @@ pub async fn check(
 ) -> Result<(Reason, u64), Refusal> {
     let worker = Rc::clone(worker);
     monoio::spawn(async move {
-        let _promised = worker.gate.take();
+        let _promise = worker.gate.promise();
         let outcome = survive(charged(&worker, account, address)).await;
         outcome.unwrap_or_else(|_panicked| Err(Refusal::defect().inside("a check panicked")))
     })
