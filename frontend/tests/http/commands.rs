@@ -1,6 +1,6 @@
 //! The command line of the real binary: exit codes and one-line errors, and what `config` prints.
 
-use crate::server::mailprobe;
+use crate::server::{mailprobe, scripted};
 use std::fs;
 
 fn check(arguments: &[&str], code: i32, expected: &str) {
@@ -87,4 +87,64 @@ fn help_and_version_go_to_standard_output() {
             "{argument}"
         );
     }
+}
+
+/// The lines about addresses, in order.
+fn checked(arguments: &[&str], code: i32) -> (Vec<String>, String) {
+    let output = scripted(&[&["check"], arguments].concat());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let lines = printed.lines().filter(|line| line.contains('@') || line.starts_with("    "));
+    (lines.map(str::to_owned).collect(), said)
+}
+
+#[test]
+fn check_prints_a_line_an_address_in_the_order_given() {
+    let addresses = [
+        "mailbox_exists-200@example.com",
+        "catch_all@example.com",
+        "no address @",
+        "role_account@example.com",
+    ];
+    let (lines, said) = checked(&addresses, 0);
+    assert_eq!(
+        lines,
+        [
+            "mailbox_exists-200@example.com\tdeliverable\tmailbox_exists\tscripted",
+            "catch_all@example.com\tnot deliverable\tcatch_all\tscripted",
+            "no address @\tnot deliverable\tinvalid_syntax\tinvalid_syntax",
+            "role_account@example.com\tdeliverable\trole_account\tscripted",
+        ]
+    );
+    assert_eq!(said, "");
+}
+
+#[test]
+fn check_as_json_is_the_api_s_answer_and_the_rule() {
+    let (lines, _) = checked(&["--json", "--trace", "inbox_full@example.com"], 0);
+    let got: serde_json::Value = serde_json::from_str(&lines[0]).unwrap();
+    let expected = serde_json::json!({
+        "email": "inbox_full@example.com",
+        "deliverable": false,
+        "reason": "inbox_full",
+        "credits_remaining": null,
+        "cached": false,
+        "rule": "scripted",
+        "trace": ["asked nobody"],
+    });
+    assert_eq!(got, expected);
+    let (lines, _) = checked(&["--trace", "inbox_full@example.com"], 0);
+    assert_eq!(lines[1], "    asked nobody");
+}
+
+#[test]
+fn check_says_when_nobody_could_be_asked() {
+    let (lines, said) = checked(&["outage@example.com", "unverifiable@example.com"], 1);
+    assert_eq!(lines, ["unverifiable@example.com\tnot deliverable\tunverifiable\tscripted"]);
+    assert!(said.starts_with("mailprobe: the engine could not ask") && said.lines().count() == 1, "{said}");
+    // More addresses than may be under way at once.
+    let many: Vec<String> = (0..600).map(|i| format!("mailbox_exists-{}@example.com", i % 7)).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    assert_eq!(checked(&many, 0).0.len(), 600);
 }

@@ -2,7 +2,7 @@
 
 use crate::client::{Answer, Connection};
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -139,15 +139,23 @@ impl Drop for Server {
 
 /// Runs the real binary to its end, without the caller's environment.
 pub fn mailprobe(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_mailprobe"))
-        .args(arguments)
-        .env_clear()
-        .env("HOME", "/nonexistent")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    finish(
+        Command::new(env!("CARGO_BIN_EXE_mailprobe")).args(arguments).env_clear().env("HOME", "/nonexistent"),
+    )
+}
+
+/// Runs a command with the scripted engine to its end. Standard output has lines of the test harness too.
+pub fn scripted(arguments: &[&str]) -> Output {
+    finish(
+        Command::new(std::env::current_exe().unwrap())
+            .args(["scripted_server", "--exact", "--nocapture"])
+            .env(ARGUMENTS, arguments.join("\n")),
+    )
+}
+
+fn finish(command: &mut Command) -> Output {
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let began = Instant::now();
     while child.try_wait().unwrap().is_none() {
         if began.elapsed() > Duration::from_secs(30) {
@@ -156,10 +164,7 @@ pub fn mailprobe(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Outp
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    let mut output = Output { status: child.wait().unwrap(), stdout: Vec::new(), stderr: Vec::new() };
-    child.stdout.unwrap().read_to_end(&mut output.stdout).unwrap();
-    child.stderr.unwrap().read_to_end(&mut output.stderr).unwrap();
-    output
+    child.wait_with_output().unwrap()
 }
 
 /// A GET request.
