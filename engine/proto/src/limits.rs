@@ -51,3 +51,89 @@ pub const TRANSACTION_RECIPIENTS_MAX: usize = 100;
 pub const GROUP_BYTES_MAX: usize = 32 * 1024;
 
 const _: () = assert!(TRANSACTION_RECIPIENTS_MAX * (ADDRESS_BYTES_MAX + 14) < GROUP_BYTES_MAX);
+
+/// Longest TXT record that is kept, its strings joined. SPF and DMARC records have a few hundred octets; RFC 7208
+/// 3.4 asks for under 512.
+pub const DNS_TXT_BYTES_MAX: usize = 4096;
+/// Most records of one kind that are taken from one answer; what follows is left out.
+pub const DNS_RECORDS_MAX: usize = 64;
+/// Most CNAMEs that are followed inside one answer. Resolvers stop between 8 and 17.
+pub const DNS_CNAMES_MAX: usize = 8;
+/// The UDP payload size that EDNS offers (RFC 6891 6.2.3): what passes unfragmented, after DNS Flag Day 2020.
+pub const DNS_UDP_PAYLOAD_BYTES: u16 = 1232;
+/// Longest message over TCP: RFC 1035 4.2.2, the most that two length octets count.
+pub const DNS_TCP_MESSAGE_BYTES_MAX: usize = 65_535;
+
+/// How long the first try at a DNS question waits. RFC 1536 1 and every stub resolver start at 1 to 5 s.
+pub const DNS_TRY_TIMEOUT: Duration = Duration::from_secs(1);
+/// The longest that one try waits, however often it was doubled.
+pub const DNS_TRY_TIMEOUT_MAX: Duration = Duration::from_secs(4);
+/// How long an answer over TCP may take, connecting included.
+pub const DNS_TCP_TIMEOUT: Duration = Duration::from_secs(4);
+/// How long a DNS question may take altogether.
+pub const DNS_TOTAL_TIMEOUT: Duration = Duration::from_secs(12);
+/// How often each resolver is asked at most.
+pub const DNS_ROUNDS: u32 = 3;
+/// Most resolvers of which a lookup makes use.
+pub const DNS_UPSTREAMS_MAX: usize = 8;
+/// So many lookups in a row without a word from any resolver count as an outage. Each took up to
+/// [`DNS_TOTAL_TIMEOUT`], many at once, so that it shows well within a minute.
+pub const DNS_SILENT_LOOKUPS_MAX: u32 = 3;
+
+const _: () = assert!(DNS_UDP_PAYLOAD_BYTES >= 512, "RFC 6891 6.2.3");
+const _: () = assert!(DNS_TRY_TIMEOUT.as_millis() <= DNS_TRY_TIMEOUT_MAX.as_millis());
+const _: () = assert!(DNS_TRY_TIMEOUT_MAX.as_millis() < DNS_TOTAL_TIMEOUT.as_millis());
+const _: () = assert!(DNS_TCP_TIMEOUT.as_millis() < DNS_TOTAL_TIMEOUT.as_millis());
+
+/// Shortest lifetime of a positive answer. Zones with a TTL of 0 would be asked once an address.
+pub const DNS_TTL_MIN: Duration = Duration::from_secs(60);
+/// Longest lifetime of a positive answer. RFC 1035 allows 68 years, RFC 8767 4 suggests 7 days; a moved mail
+/// service should be seen within a day.
+pub const DNS_TTL_MAX: Duration = Duration::from_secs(24 * 3600);
+/// Lifetime of a negative answer without an SOA record; RFC 2308 5 says that it should not be cached, and the same
+/// domain comes a thousand times in one list.
+pub const DNS_NEGATIVE_TTL_MIN: Duration = Duration::from_secs(60);
+/// Longest lifetime of a negative answer: RFC 2308 5 finds one to three hours sensible.
+pub const DNS_NEGATIVE_TTL_MAX: Duration = Duration::from_secs(3 * 3600);
+/// Lifetime of a failure: RFC 9520 3.2 asks for 1 s at least and allows 5 minutes.
+pub const DNS_FAILURE_TTL: Duration = Duration::from_secs(30);
+
+const _: () = assert!(DNS_TTL_MIN.as_secs() <= DNS_TTL_MAX.as_secs());
+const _: () = assert!(DNS_NEGATIVE_TTL_MIN.as_secs() <= DNS_NEGATIVE_TTL_MAX.as_secs());
+const _: () = assert!(DNS_NEGATIVE_TTL_MAX.as_secs() <= 3 * 3600, "RFC 2308 5");
+const _: () = assert!(DNS_FAILURE_TTL.as_secs() >= 1 && DNS_FAILURE_TTL.as_secs() <= 300, "RFC 9520 3.2");
+
+/// Most mail hosts of one domain that are contacted. RFC 5321 4.5.3.1 leaves it open and 5.1 wants two addresses
+/// tried at least; the largest providers list under 10.
+pub const MX_HOSTS_MAX: usize = 16;
+/// Most addresses of one mail host that are contacted, for each family.
+pub const MX_ADDRESSES_MAX: usize = 8;
+
+const _: () = assert!(MX_HOSTS_MAX >= 2 && MX_HOSTS_MAX <= DNS_RECORDS_MAX, "RFC 5321 5.1");
+const _: () = assert!(MX_ADDRESSES_MAX >= 2, "RFC 5321 5.1");
+
+/// How long a control recipient's answer speaks for its domain.
+pub const CONTROL_TTL: Duration = Duration::from_secs(3600);
+/// How long a control recipient that gave no clear answer is not asked again.
+pub const CONTROL_UNKNOWN_TTL: Duration = Duration::from_secs(60);
+/// How many sessions may end at a control recipient before its domain counts as unclear.
+pub const CONTROL_ATTEMPTS_MAX: u8 = 3;
+/// Most domains that a shard remembers.
+pub const KNOWN_DOMAINS_MAX: usize = 100_000;
+/// How often a recipient may be put back, by throttling or by sessions that ended at it, before it is given up.
+pub const RETURNS_MAX: u8 = 4;
+/// Connections in a row that may die without a word before a host counts as down for patient work.
+pub const STRIKES_MAX: u8 = 3;
+/// How long a session waits for more work before it says QUIT.
+pub const SESSION_IDLE: Duration = Duration::from_secs(2);
+
+/// How long a single check may take in all; somebody waits for it.
+pub const SINGLE_PATIENCE: Duration = Duration::from_secs(45);
+/// How long a row of a batch or a line of a list may take while its site throttles us.
+pub const BULK_PATIENCE: Duration = Duration::from_secs(600);
+
+/// How long the way to a domain's hosts is kept. It is made of records that hold for [`DNS_TTL_MIN`] at least, so
+/// it outlives none of them by more than this.
+pub const WALK_TTL: Duration = Duration::from_secs(60);
+/// Most DNS outcomes that a shard keeps.
+pub const DNS_CACHE_MAX: usize = 200_000;

@@ -139,11 +139,7 @@ fn each_ascii_character() {
         let bare = Address::parse(&format!("a{c}b@x.com"));
         assert_eq!(bare.is_ok(), atext || c == '.', "{c:?} bare");
         let quoted = Address::parse(&format!("\"a{c}b\"@x.com"));
-        assert_eq!(
-            quoted.is_ok(),
-            (' '..='~').contains(&c) && c != '"' && c != '\\' || c == '\\',
-            "{c:?} quoted"
-        );
+        assert_eq!(quoted.is_ok(), (' '..='~').contains(&c) && c != '"', "{c:?} quoted");
         let escaped = Address::parse(&format!("\"a\\{c}b\"@x.com"));
         assert_eq!(escaped.is_ok(), (' '..='~').contains(&c), "{c:?} escaped");
         let domain = Address::parse(&format!("a@x{c}y.com"));

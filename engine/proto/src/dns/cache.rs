@@ -1,0 +1,222 @@
+//! What was learned, for as long as it holds, and who waits for what is being asked.
+//!
+//! Both are meant for one thread. The cache is bounded by count; when it is full, the entry that goes is one that
+//! was not read since the hand of the clock last passed it.
+
+use super::{Outcome, Question};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Outcomes by question.
+pub struct Cache {
+    index: HashMap<Question, usize>,
+    slots: Vec<Slot>,
+    capacity: usize,
+    hand: usize,
+}
+
+struct Slot {
+    question: Question,
+    outcome: Arc<Outcome>,
+    expires: Instant,
+    read: bool,
+}
+
+impl Cache {
+    /// A cache for `capacity` outcomes, one at least. Memory is taken as it fills.
+    pub fn new(capacity: usize) -> Cache {
+        Cache { index: HashMap::new(), slots: Vec::new(), capacity: capacity.max(1), hand: 0 }
+    }
+
+    /// What is known about the question at `now`.
+    pub fn get(&mut self, question: &Question, now: Instant) -> Option<Arc<Outcome>> {
+        let slot = &mut self.slots[*self.index.get(question)?];
+        if slot.expires <= now {
+            return None;
+        }
+        slot.read = true;
+        Some(Arc::clone(&slot.outcome))
+    }
+
+    /// Keeps an outcome for its lifetime and returns it. A failure never replaces an answer that still holds.
+    pub fn insert(&mut self, question: Question, outcome: Outcome, now: Instant) -> Arc<Outcome> {
+        let failed = matches!(outcome, Outcome::Failed { .. });
+        let expires = now + outcome.ttl();
+        let outcome = Arc::new(outcome);
+        let slot = Slot { question, outcome: Arc::clone(&outcome), expires, read: false };
+        if let Some(&at) = self.index.get(&slot.question) {
+            let known = &mut self.slots[at];
+            if !failed || known.expires <= now {
+                *known = slot;
+            }
+            return outcome;
+        }
+        let at = if self.slots.len() < self.capacity { self.slots.len() } else { self.evict(now) };
+        self.index.insert(slot.question.clone(), at);
+        if at == self.slots.len() {
+            self.slots.push(slot);
+        } else {
+            self.slots[at] = slot;
+        }
+        outcome
+    }
+
+    /// How many outcomes are held, those included whose time is over.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// True when none is held.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Forgets one outcome; its slot is free then. One round of the hand marks all entries unread, so that the second
+    /// ends.
+    fn evict(&mut self, now: Instant) -> usize {
+        loop {
+            let at = self.hand;
+            self.hand = (self.hand + 1) % self.slots.len();
+            let slot = &mut self.slots[at];
+            if !slot.read || slot.expires <= now {
+                self.index.remove(&slot.question);
+                return at;
+            }
+            slot.read = false;
+        }
+    }
+}
+
+/// Which questions are being asked, and the tokens of those that wait for the answers.
+#[derive(Debug, Default)]
+pub struct InFlight {
+    waiting: HashMap<Question, Vec<u64>>,
+}
+
+impl InFlight {
+    /// Has `token` wait for the question. True when nobody else does yet: the caller is to ask it.
+    pub fn join(&mut self, question: &Question, token: u64) -> bool {
+        if let Some(tokens) = self.waiting.get_mut(question) {
+            tokens.push(token);
+            return false;
+        }
+        self.waiting.insert(question.clone(), vec![token]);
+        true
+    }
+
+    /// The question has ended: those who waited for it, in the order in which they came.
+    pub fn finish(&mut self, question: &Question) -> Vec<u64> {
+        self.waiting.remove(question).unwrap_or_default()
+    }
+
+    /// How many questions are being asked.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// True when none is.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Failure, Name, RecordKind};
+    use super::*;
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    const S: Duration = Duration::from_secs(1);
+
+    fn question(n: usize) -> Question {
+        Question { name: Name::parse(&format!("d{n}.example")).unwrap(), kind: RecordKind::Mx }
+    }
+
+    fn no_data(seconds: u32) -> Outcome {
+        Outcome::NoData { ttl: S * seconds }
+    }
+
+    #[test]
+    fn outcomes_live_as_long_as_they_may() {
+        let (mut cache, now) = (Cache::new(4), Instant::now());
+        cache.insert(question(1), no_data(60), now);
+        assert_eq!(cache.get(&question(1), now + S * 59).as_deref(), Some(&no_data(60)));
+        assert_eq!(cache.get(&question(1), now + S * 60), None);
+        assert_eq!(cache.get(&question(2), now), None);
+        let other = Question { kind: RecordKind::A, ..question(1) };
+        assert_eq!(cache.get(&other, now), None, "the kind is a part of the question");
+        cache.insert(question(1), no_data(61), now + S * 60);
+        assert_eq!(cache.get(&question(1), now + S * 120).as_deref(), Some(&no_data(61)));
+        assert_eq!(cache.len(), 1);
+    }
+
+    #[test]
+    fn a_failure_replaces_no_answer_that_holds() {
+        let (mut cache, now) = (Cache::new(4), Instant::now());
+        let failed = Outcome::Failed { why: Failure::Timeout, ttl: S * 30 };
+        cache.insert(question(1), no_data(60), now);
+        assert_eq!(*cache.insert(question(1), failed.clone(), now + S), failed);
+        assert_eq!(cache.get(&question(1), now + S).as_deref(), Some(&no_data(60)));
+        cache.insert(question(1), failed.clone(), now + S * 60);
+        assert_eq!(cache.get(&question(1), now + S * 61).as_deref(), Some(&failed));
+    }
+
+    #[test]
+    fn what_is_read_stays() {
+        let (mut cache, now) = (Cache::new(3), Instant::now());
+        for n in 0..3 {
+            cache.insert(question(n), no_data(60), now);
+        }
+        for n in 3..40 {
+            assert!(cache.get(&question(1), now).is_some(), "before {n}");
+            cache.insert(question(n), no_data(60), now);
+            assert!(cache.get(&question(n), now).is_some(), "{n} itself");
+            assert_eq!(cache.len(), 3);
+        }
+        assert!(cache.get(&question(0), now).is_none());
+    }
+
+    #[test]
+    fn equal_questions_are_asked_once() {
+        let mut flying = InFlight::default();
+        assert!(flying.join(&question(1), 10));
+        assert!(!flying.join(&question(1), 11));
+        assert!(flying.join(&question(2), 12));
+        assert_eq!(flying.len(), 2);
+        assert_eq!(flying.finish(&question(1)), [10, 11]);
+        assert_eq!(flying.finish(&question(1)), []);
+        assert!(flying.join(&question(1), 13), "asked again after it ended");
+        flying.finish(&question(1));
+        flying.finish(&question(2));
+        assert!(flying.is_empty());
+    }
+
+    proptest! {
+        /// Against a map without bound: the cache never invents and never exceeds its bound.
+        #[test]
+        fn a_cache_tells_the_truth(steps in proptest::collection::vec((0..12usize, 0..3u8, 1..90u32), 1..200)) {
+            let start = Instant::now();
+            let (mut cache, mut model, mut now) = (Cache::new(5), HashMap::new(), start);
+            for (n, action, seconds) in steps {
+                match action {
+                    0 => {
+                        cache.insert(question(n), no_data(seconds), now);
+                        model.insert(n, (no_data(seconds), now + S * seconds));
+                    }
+                    1 => now += S * (seconds / 8),
+                    _ => {
+                        if let Some(found) = cache.get(&question(n), now) {
+                            let (outcome, expires) = &model[&n];
+                            prop_assert_eq!(&*found, outcome);
+                            prop_assert!(now < *expires);
+                        }
+                    }
+                }
+                prop_assert!(cache.len() <= 5);
+                prop_assert_eq!(cache.len(), cache.index.len());
+            }
+        }
+    }
+}

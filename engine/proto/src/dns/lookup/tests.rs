@@ -1,0 +1,335 @@
+//! Scenarios in which time passes: what the machine sends to whom and when, and how it ends.
+
+use super::*;
+use crate::dns::testing::{Reply, question};
+use crate::dns::{RecordKind, Records};
+use hickory_proto::op::ResponseCode;
+use hickory_proto::rr::RecordType;
+
+const S: Duration = Duration::from_secs(1);
+const AT_ONCE: Duration = Duration::ZERO;
+
+/// One lookup of `h.example` A on a clock of its own, with everything that it sent.
+struct Scene {
+    lookup: Lookup,
+    start: Instant,
+    now: Instant,
+    random: u64,
+    sent: Vec<Transmit>,
+}
+
+impl Scene {
+    fn new(upstreams: usize) -> Scene {
+        let start = Instant::now();
+        let config = LookupConfig::new(upstreams);
+        let lookup = Lookup::new(question("h.example", RecordKind::A), &config, 0, start);
+        let mut scene = Scene { lookup, start, now: start, random: 1, sent: Vec::new() };
+        scene.send();
+        scene
+    }
+
+    fn send(&mut self) {
+        let random = &mut self.random;
+        let mut draw = || {
+            *random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            *random ^ *random >> 31
+        };
+        while let Some(transmit) = self.lookup.poll_transmit(self.now, &mut draw) {
+            self.sent.push(transmit);
+        }
+    }
+
+    /// Lets time pass until the machine wants to be woken.
+    fn wait(&mut self) -> &mut Scene {
+        self.now = self.lookup.deadline().expect("a deadline");
+        self.lookup.handle_timeout(self.now);
+        self.send();
+        self
+    }
+
+    /// The question of the n-th message, without the length octets of TCP.
+    fn question(&self, n: usize) -> Vec<u8> {
+        let Transmit { transport, payload, .. } = &self.sent[n];
+        payload[if *transport == Transport::Tcp { 2 } else { 0 }..].to_vec()
+    }
+
+    /// Has the resolver answer the n-th message.
+    fn answer(&mut self, n: usize, make: impl FnOnce(Reply) -> Reply) -> &mut Scene {
+        let bytes = make(Reply::to(&self.question(n))).bytes();
+        let upstream = self.sent[n].upstream;
+        match self.sent[n].transport {
+            Transport::Udp => self.lookup.handle_datagram(upstream, &bytes),
+            Transport::Tcp => self.lookup.handle_tcp(upstream, &bytes),
+        }
+        self.send();
+        self
+    }
+
+    /// What went out, in order: to which resolver, over what.
+    #[track_caller]
+    fn went_to(&self, expected: &[(usize, Transport)]) {
+        let sent: Vec<_> = self.sent.iter().map(|t| (t.upstream, t.transport)).collect();
+        assert_eq!(sent, expected);
+    }
+
+    #[track_caller]
+    fn ends(&self, expected: &Outcome, after: Duration) {
+        assert_eq!(self.lookup.outcome(), Some(expected));
+        assert_eq!(self.now - self.start, after);
+        assert_eq!(self.lookup.deadline(), None);
+    }
+}
+
+use Transport::{Tcp, Udp};
+
+fn good(reply: Reply) -> Reply {
+    reply.a("h.example", 300, [192, 0, 2, 1])
+}
+
+fn found() -> Outcome {
+    Outcome::Records { records: Records::A(vec![[192, 0, 2, 1].into()]), ttl: S * 300 }
+}
+
+fn failed(why: Failure) -> Outcome {
+    Outcome::Failed { why, ttl: S * 30 }
+}
+
+fn with(code: ResponseCode) -> impl FnOnce(Reply) -> Reply {
+    move |reply| reply.code(code)
+}
+
+#[test]
+fn an_answer_ends_it() {
+    let mut scene = Scene::new(1);
+    scene.went_to(&[(0, Udp)]);
+    assert_eq!(scene.lookup.deadline(), Some(scene.start + S));
+    assert!(!scene.lookup.any_answer());
+    scene.answer(0, good).ends(&found(), AT_ONCE);
+    assert!(scene.lookup.any_answer() && scene.lookup.answered(0));
+    scene.answer(0, with(ResponseCode::NXDomain)).ends(&found(), AT_ONCE);
+    assert_eq!(scene.sent.len(), 1);
+}
+
+#[test]
+fn negative_answers_end_it() {
+    let mut scene = Scene::new(2);
+    let soa = |reply: Reply| reply.soa("example", 900, 800);
+    scene.answer(0, soa).ends(&Outcome::NoData { ttl: S * 800 }, AT_ONCE);
+    let mut scene = Scene::new(2);
+    let nothing = |reply: Reply| soa(reply).code(ResponseCode::NXDomain);
+    scene.answer(0, nothing).ends(&Outcome::NxDomain { ttl: S * 800 }, AT_ONCE);
+}
+
+#[test]
+fn silence_is_asked_again_with_more_patience() {
+    let mut scene = Scene::new(1);
+    scene.wait().wait().went_to(&[(0, Udp), (0, Udp), (0, Udp)]);
+    assert_eq!(scene.lookup.deadline(), Some(scene.start + S * 7), "1 + 2 + 4 s");
+    scene.wait().ends(&failed(Failure::Timeout), S * 7);
+    assert!(!scene.lookup.any_answer());
+}
+
+#[test]
+fn the_whole_has_a_limit() {
+    let mut scene = Scene::new(3);
+    while scene.lookup.outcome().is_none() {
+        scene.wait();
+    }
+    // 3 x 1 s, 3 x 2 s, and 3 of the 4 s of the next.
+    scene.went_to(&[(0, Udp), (1, Udp), (2, Udp), (0, Udp), (1, Udp), (2, Udp), (0, Udp)]);
+    scene.ends(&failed(Failure::Timeout), DNS_TOTAL_TIMEOUT);
+}
+
+#[test]
+fn waking_early_changes_nothing() {
+    let mut scene = Scene::new(2);
+    scene.lookup.handle_timeout(scene.start + S - Duration::from_nanos(1));
+    scene.send();
+    scene.went_to(&[(0, Udp)]);
+    scene.wait().went_to(&[(0, Udp), (1, Udp)]);
+}
+
+#[test]
+fn tries_differ() {
+    let mut scene = Scene::new(1);
+    scene.wait().wait();
+    let (a, b, c) = (&scene.sent[0], &scene.sent[1], &scene.sent[2]);
+    assert!(a.id != b.id && b.id != c.id);
+    let name = |n: usize| scene.question(n)[12..23].to_vec();
+    assert!(name(0) != name(1) || name(1) != name(2));
+    assert!(name(0).eq_ignore_ascii_case(&name(1)));
+}
+
+#[test]
+fn an_earlier_try_may_be_answered_late() {
+    let mut scene = Scene::new(2);
+    scene.wait().answer(0, good).ends(&found(), S);
+    assert!(scene.lookup.answered(0) && !scene.lookup.answered(1));
+}
+
+#[test]
+fn forged_answers_are_ignored() {
+    let mut scene = Scene::new(2);
+    let id = scene.sent[0].id;
+    scene.answer(0, |r| good(r).id(id ^ 1)).answer(0, |r| good(r).asking("g.example", RecordType::A));
+    let bytes = good(Reply::to(&scene.question(0))).bytes();
+    scene.lookup.handle_datagram(1, &bytes);
+    scene.lookup.handle_tcp(0, &bytes);
+    scene.lookup.handle_datagram(7, &bytes);
+    scene.lookup.handle_datagram(0, &[]);
+    scene.lookup.handle_datagram(0, &bytes[..11]);
+    assert_eq!(scene.lookup.outcome(), None);
+    assert!(!scene.lookup.any_answer());
+    scene.went_to(&[(0, Udp)]);
+    scene.answer(0, good).ends(&found(), AT_ONCE);
+}
+
+#[test]
+fn a_resolver_that_folds_case_is_asked_over_tcp() {
+    let mut scene = Scene::new(2);
+    let folded = |r: Reply| good(r).asking("h.example", RecordType::A);
+    scene.answer(0, folded).answer(0, folded).went_to(&[(0, Udp), (0, Tcp)]);
+    assert_eq!(scene.lookup.deadline(), Some(scene.start + DNS_TCP_TIMEOUT));
+    scene.answer(1, good).ends(&found(), AT_ONCE);
+}
+
+#[test]
+fn truncation_moves_to_tcp() {
+    let mut scene = Scene::new(2);
+    scene.answer(0, Reply::truncated).went_to(&[(0, Udp), (0, Tcp)]);
+    let length = usize::from(u16::from_be_bytes([scene.sent[1].payload[0], scene.sent[1].payload[1]]));
+    assert_eq!(length, scene.sent[1].payload.len() - 2);
+    scene.answer(1, good).ends(&found(), AT_ONCE);
+}
+
+#[test]
+fn tcp_that_fails_is_not_the_end() {
+    let mut scene = Scene::new(2);
+    scene.answer(0, Reply::truncated);
+    scene.lookup.handle_tcp_failed(0);
+    scene.send();
+    scene.went_to(&[(0, Udp), (0, Tcp), (1, Udp)]);
+    scene.answer(2, good).ends(&found(), AT_ONCE);
+
+    let mut scene = Scene::new(1);
+    scene.answer(0, Reply::truncated).wait().went_to(&[(0, Udp), (0, Tcp), (0, Udp)]);
+    assert_eq!(scene.now - scene.start, DNS_TCP_TIMEOUT);
+    scene.answer(2, Reply::truncated).ends(&failed(Failure::Malformed), DNS_TCP_TIMEOUT);
+
+    let mut scene = Scene::new(1);
+    scene.answer(0, Reply::truncated).answer(1, Reply::truncated).ends(&failed(Failure::Malformed), AT_ONCE);
+}
+
+#[test]
+fn errors_go_to_the_next_resolver() {
+    for (code, why) in [
+        (ResponseCode::ServFail, Failure::ServFail),
+        (ResponseCode::Refused, Failure::Refused),
+        (ResponseCode::NotAuth, Failure::OtherCode),
+    ] {
+        let mut scene = Scene::new(2);
+        scene.answer(0, with(code)).went_to(&[(0, Udp), (1, Udp)]);
+        assert!(scene.lookup.any_answer());
+        scene.answer(1, good).ends(&found(), AT_ONCE);
+
+        let mut scene = Scene::new(2);
+        scene.answer(0, with(code)).answer(1, with(code)).ends(&failed(why), AT_ONCE);
+    }
+    let mut scene = Scene::new(1);
+    scene.answer(0, |r| r.cname("h.example", 1, "h.example")).ends(&failed(Failure::CnameLoop), AT_ONCE);
+}
+
+#[test]
+fn who_failed_once_is_not_asked_again() {
+    let mut scene = Scene::new(2);
+    scene.answer(0, with(ResponseCode::ServFail)).wait().wait();
+    scene.went_to(&[(0, Udp), (1, Udp), (1, Udp), (1, Udp)]);
+    scene.wait().ends(&failed(Failure::ServFail), S * 7);
+}
+
+#[test]
+fn a_late_error_does_not_disturb() {
+    let mut scene = Scene::new(2);
+    scene.wait().answer(0, with(ResponseCode::ServFail)).went_to(&[(0, Udp), (1, Udp)]);
+    assert_eq!(scene.lookup.outcome(), None);
+    scene.answer(1, good).ends(&found(), S);
+}
+
+#[test]
+fn without_edns_where_it_is_not_understood() {
+    for code in [ResponseCode::FormErr, ResponseCode::NotImp] {
+        let mut scene = Scene::new(2);
+        scene.answer(0, with(code)).went_to(&[(0, Udp), (0, Udp)]);
+        assert_eq!(scene.question(0)[10..12], [0, 1]);
+        assert_eq!(scene.question(1)[10..12], [0, 0], "no OPT record");
+        scene.answer(1, good).ends(&found(), AT_ONCE);
+    }
+    let mut scene = Scene::new(2);
+    let mut bare = scene.question(0)[..12].to_vec();
+    (bare[2], bare[3], bare[5], bare[11]) = (0x80, 1, 0, 0);
+    scene.lookup.handle_datagram(0, &bare);
+    scene.send();
+    scene.went_to(&[(0, Udp), (0, Udp)]);
+    scene.answer(1, with(ResponseCode::FormErr)).went_to(&[(0, Udp), (0, Udp), (1, Udp)]);
+    scene.answer(2, good).ends(&found(), AT_ONCE);
+}
+
+#[test]
+fn unreachable_resolvers() {
+    let mut scene = Scene::new(2);
+    scene.lookup.handle_unreachable(0);
+    scene.send();
+    scene.went_to(&[(0, Udp), (1, Udp)]);
+    scene.lookup.handle_unreachable(1);
+    scene.send();
+    assert_eq!(scene.sent.len(), 2, "the last of a round is waited out");
+    scene.wait().went_to(&[(0, Udp), (1, Udp), (0, Udp)]);
+    scene.answer(2, good).ends(&found(), S);
+
+    let mut scene = Scene::new(1);
+    while scene.lookup.outcome().is_none() {
+        scene.lookup.handle_unreachable(0);
+        scene.wait();
+    }
+    scene.ends(&failed(Failure::Unreachable), S * 7);
+    assert!(!scene.lookup.any_answer());
+}
+
+#[test]
+fn the_first_resolver_can_be_chosen() {
+    let config = LookupConfig::new(3);
+    let now = Instant::now();
+    let mut lookup = Lookup::new(question("h.example", RecordKind::A), &config, 5, now);
+    assert_eq!(lookup.poll_transmit(now, &mut || 7).map(|t| t.upstream), Some(2));
+    lookup.handle_timeout(now + S);
+    assert_eq!(lookup.poll_transmit(now + S, &mut || 7).map(|t| t.upstream), Some(0));
+}
+
+/// Half of all datagrams are lost, both ways: every lookup still ends, within the limit, and nearly all with an
+/// answer.
+#[test]
+fn a_lossy_network() {
+    let mut answered = 0;
+    for seed in 0..1000u64 {
+        let mut scene = Scene::new(2);
+        let mut coin = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut lost = || {
+            coin ^= coin << 13;
+            coin ^= coin >> 7;
+            coin ^= coin << 17;
+            coin & 1 == 0
+        };
+        while scene.lookup.outcome().is_none() {
+            if lost() || lost() {
+                scene.wait();
+            } else {
+                scene.answer(scene.sent.len() - 1, good);
+            }
+        }
+        answered += u32::from(scene.lookup.outcome() == Some(&found()));
+        assert!(scene.now - scene.start <= DNS_TOTAL_TIMEOUT);
+        assert!(scene.sent.len() <= 6);
+    }
+    // Six tries at 1/4 each: 82 %.
+    assert!((750..900).contains(&answered), "{answered}");
+}

@@ -1,0 +1,243 @@
+//! The boundary to the wire format (RFC 1035 4, RFC 6891): questions go out, what answers them comes in.
+//!
+//! Whether a message answers the question at all is told from its first octets alone, by comparing them with those
+//! that were sent: id, question and the case of every letter (0x20). What does not match was not sent by the
+//! resolver, or not to us, and must be ignored as if it had never come. Only what matches is decoded.
+
+mod answer;
+#[cfg(test)]
+mod tests;
+
+use super::{Failure, Name};
+use crate::limits::{DNS_TCP_MESSAGE_BYTES_MAX, DNS_UDP_PAYLOAD_BYTES};
+use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query};
+use hickory_proto::rr::RecordType;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// A kind of records that can be asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RecordKind {
+    /// Mail exchanges.
+    Mx,
+    /// IPv4 addresses.
+    A,
+    /// IPv6 addresses.
+    Aaaa,
+    /// Texts.
+    Txt,
+    /// Names of an address.
+    Ptr,
+}
+
+/// What is asked, in class IN.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Question {
+    /// The name.
+    pub name: Name,
+    /// The kind of records.
+    pub kind: RecordKind,
+}
+
+/// The records of an answer, all of the kind that was asked for; never empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Records {
+    /// Mail exchanges, in the order of the answer.
+    Mx(Vec<Mx>),
+    /// IPv4 addresses.
+    A(Vec<Ipv4Addr>),
+    /// IPv6 addresses.
+    Aaaa(Vec<Ipv6Addr>),
+    /// Texts, the strings of each record joined, octets that are no UTF-8 as U+FFFD.
+    Txt(Vec<Box<str>>),
+    /// Names.
+    Ptr(Vec<Name>),
+}
+
+/// One mail exchange.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mx {
+    /// Lower is tried earlier.
+    pub preference: u16,
+    /// The host.
+    pub exchange: Exchange,
+}
+
+/// Where an MX record points.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Exchange {
+    /// At the root: alone, it says that the domain takes no mail (RFC 7505).
+    Null,
+    /// At a host.
+    Host(Name),
+    /// At something that cannot be a host's name.
+    Invalid,
+}
+
+/// What a message says that answers the question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Response {
+    /// There are records; the TTL is the least of theirs and of the CNAMEs that led to them, in seconds.
+    Records(Records, u32),
+    /// The name has no such record; the TTL is the SOA record's, in seconds (RFC 2308 5).
+    NoData(Option<u32>),
+    /// There is no such name.
+    NxDomain(Option<u32>),
+    /// The answer is longer than a datagram: ask over TCP (RFC 7766 5).
+    Truncated,
+    /// There is no answer in it. [`Failure::FormErr`] and [`Failure::NotImp`] may be about EDNS (RFC 6891 7).
+    Failed(Failure),
+}
+
+/// Why a message is no answer to the question and is to be ignored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unrelated {
+    /// The id, the kind of message or the question is another.
+    NotOurs,
+    /// All is right but the case of the question's letters: it was guessed, or the resolver does not keep case.
+    CaseDiffers,
+}
+
+/// A question as it goes over the wire, with what is needed to know its answer.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Encoded {
+    bytes: Vec<u8>,
+    question_end: usize,
+}
+
+impl Encoded {
+    /// The message.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The message behind its two length octets, as it goes over TCP (RFC 1035 4.2.2); in one piece, as RFC 7766 8
+    /// asks.
+    pub fn framed(&self) -> Vec<u8> {
+        // A question has 300 octets at most.
+        let length = u16::try_from(self.bytes.len()).unwrap_or(u16::MAX).to_be_bytes();
+        [length.as_slice(), &self.bytes].concat()
+    }
+
+    /// The id.
+    pub fn id(&self) -> u16 {
+        u16::from_be_bytes([self.bytes[0], self.bytes[1]])
+    }
+}
+
+/// Encodes a question. The n-th letter of the name goes out as a capital where the n-th bit of `capitals` is set:
+/// whoever forges an answer has to guess those bits too.
+pub fn encode(question: &Question, id: u16, capitals: [u64; 4], edns: bool) -> Encoded {
+    let mut message = Message::new(id, MessageType::Query, OpCode::Query);
+    message.metadata.recursion_desired = true;
+    message.add_query(Query::query(answer::wire_name(&question.name), record_type(question.kind)));
+    if edns {
+        let mut extension = Edns::new();
+        extension.set_max_payload(DNS_UDP_PAYLOAD_BYTES);
+        message.set_edns(extension);
+    }
+    #[expect(clippy::expect_used, reason = "one question with a name that was checked always fits")]
+    let mut bytes = message.to_vec().expect("a question can be encoded");
+    let name_end = HEADER_BYTES + question.name.as_str().len() + 2;
+    let letters = bytes[HEADER_BYTES..name_end].iter_mut().filter(|b| b.is_ascii_lowercase());
+    for (n, letter) in letters.enumerate() {
+        if capitals[n / 64 % 4] >> (n % 64) & 1 == 1 {
+            *letter = letter.to_ascii_uppercase();
+        }
+    }
+    Encoded { bytes, question_end: name_end + 4 }
+}
+
+/// Reads a message that came from where `sent` went.
+///
+/// # Errors
+/// [`Unrelated`] when it does not answer `sent`.
+pub fn decode(sent: &Encoded, question: &Question, bytes: &[u8]) -> Result<Response, Unrelated> {
+    match relation(sent, bytes)? {
+        Relation::Answer => Ok(answer::read(question, bytes)),
+        Relation::Rejected => Ok(Response::Failed(Failure::FormErr)),
+    }
+}
+
+/// Length of a message's header: RFC 1035 4.1.1.
+const HEADER_BYTES: usize = 12;
+
+enum Relation {
+    Answer,
+    /// A bare header that says FORMERR or NOTIMP, as servers send it that cannot read EDNS (RFC 6891 7).
+    Rejected,
+}
+
+/// Compares a message with the question that was sent: RFC 5452 9.1.
+fn relation(sent: &Encoded, bytes: &[u8]) -> Result<Relation, Unrelated> {
+    let header = bytes.get(..HEADER_BYTES).ok_or(Unrelated::NotOurs)?;
+    let [_, _, flags, code, rest @ ..] = header else { return Err(Unrelated::NotOurs) };
+    // QR has to be set, and the opcode to be 0, QUERY.
+    if header[..2] != sent.bytes[..2] || flags & 0xf8 != 0x80 {
+        return Err(Unrelated::NotOurs);
+    }
+    if rest[..2] == [0, 0] && bytes.len() == HEADER_BYTES && matches!(code & 15, 1 | 4) {
+        return Ok(Relation::Rejected);
+    }
+    // One question: a name is never compressed there, for nothing precedes it.
+    let asked = &sent.bytes[HEADER_BYTES..sent.question_end];
+    let echoed = bytes.get(HEADER_BYTES..sent.question_end).ok_or(Unrelated::NotOurs)?;
+    if rest[..2] != [0, 1] || !asked.eq_ignore_ascii_case(echoed) {
+        return Err(Unrelated::NotOurs);
+    }
+    if asked == echoed { Ok(Relation::Answer) } else { Err(Unrelated::CaseDiffers) }
+}
+
+fn record_type(kind: RecordKind) -> RecordType {
+    match kind {
+        RecordKind::Mx => RecordType::MX,
+        RecordKind::A => RecordType::A,
+        RecordKind::Aaaa => RecordType::AAAA,
+        RecordKind::Txt => RecordType::TXT,
+        RecordKind::Ptr => RecordType::PTR,
+    }
+}
+
+/// Cuts messages out of a TCP stream (RFC 1035 4.2.2). It holds one message at most: no more than
+/// [`FrameReader::wanted`] octets should be read at once.
+#[derive(Debug, Default)]
+pub struct FrameReader {
+    buffer: Vec<u8>,
+}
+
+impl FrameReader {
+    /// Takes bytes as they came, and returns how many of them were used: those behind the end of a message are
+    /// left to the caller.
+    pub fn feed(&mut self, bytes: &[u8]) -> usize {
+        let mut used = 0;
+        while used < bytes.len() {
+            let take = self.wanted().min(bytes.len() - used);
+            if take == 0 {
+                break;
+            }
+            self.buffer.extend_from_slice(&bytes[used..used + take]);
+            used += take;
+        }
+        used
+    }
+
+    /// How many octets are missing: of the length first, then of the message; 0 when there is a message.
+    pub fn wanted(&self) -> usize {
+        match self.buffer[..] {
+            [] => 2,
+            [_] => 1,
+            [a, b, ..] => 2 + usize::from(u16::from_be_bytes([a, b])) - self.buffer.len(),
+        }
+    }
+
+    /// The message, once it is whole; the reader is empty then.
+    pub fn message(&mut self) -> Option<Vec<u8>> {
+        if self.wanted() > 0 {
+            return None;
+        }
+        let mut message = std::mem::take(&mut self.buffer);
+        message.drain(..2);
+        Some(message)
+    }
+}
+
+const _: () = assert!(DNS_TCP_MESSAGE_BYTES_MAX == u16::MAX as usize);

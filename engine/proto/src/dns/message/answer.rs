@@ -1,0 +1,151 @@
+//! What a message says that answers the question: its CNAMEs are followed, and what is not on their way is ignored.
+
+use super::{Exchange, Mx, Question, RecordKind, Records, Response, record_type};
+use crate::dns::{Failure, Name};
+use crate::limits::{DNS_CNAMES_MAX, DNS_RECORDS_MAX, DNS_TXT_BYTES_MAX};
+use hickory_proto::op::{Message, ResponseCode};
+use hickory_proto::rr::{self, DNSClass, RData, Record, RecordType};
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// The name as the library has it.
+pub(super) fn wire_name(name: &Name) -> rr::Name {
+    #[expect(clippy::expect_used, reason = "the labels and their sum were checked when the name was made")]
+    rr::Name::from_labels(name.labels().map(str::as_bytes)).expect("a name fits")
+}
+
+/// Reads a message that is known to answer the question.
+pub(super) fn read(question: &Question, bytes: &[u8]) -> Response {
+    // A cut message may end within a record and need not be readable: its TC bit is looked at first.
+    if bytes.get(2).is_some_and(|flags| flags & 0x02 != 0) {
+        return Response::Truncated;
+    }
+    let Ok(message) = Message::from_vec(bytes) else {
+        return Response::Failed(Failure::Malformed);
+    };
+    Response::Failed(match message.metadata.response_code {
+        ResponseCode::NoError | ResponseCode::NXDomain => return answer(question, &message),
+        // 16 is BADVERS in a message without TSIG, under whichever of its two names the library has it.
+        ResponseCode::FormErr | ResponseCode::BADVERS | ResponseCode::BADSIG => Failure::FormErr,
+        ResponseCode::NotImp => Failure::NotImp,
+        ResponseCode::ServFail => Failure::ServFail,
+        ResponseCode::Refused => Failure::Refused,
+        _ => Failure::OtherCode,
+    })
+}
+
+fn answer(question: &Question, message: &Message) -> Response {
+    let Ok((owner, cname_ttl)) = follow(question, &message.answers) else {
+        return Response::Failed(Failure::CnameLoop);
+    };
+    let kind = record_type(question.kind);
+    let found = at(&message.answers, &owner).filter(|r| r.record_type() == kind).take(DNS_RECORDS_MAX);
+    let ttl = found.clone().map(|r| r.ttl).chain(cname_ttl).min();
+    let exists = message.metadata.response_code == ResponseCode::NoError;
+    match (collect(question.kind, found), ttl) {
+        (Some(records), Some(ttl)) if exists => Response::Records(records, ttl),
+        // Records of a name that does not exist: one of the two is wrong.
+        (Some(_), _) => Response::Failed(Failure::Malformed),
+        // After CNAMEs, NXDOMAIN speaks of the last name (RFC 6604 3), which is where the mail would go.
+        (None, _) if !exists => Response::NxDomain(soa_ttl(message, &owner)),
+        (None, _) if is_referral(message) => Response::Failed(Failure::Referral),
+        (None, _) => Response::NoData(soa_ttl(message, &owner)),
+    }
+}
+
+/// The records of class IN at a name.
+fn at<'a>(records: &'a [Record], owner: &'a rr::Name) -> impl Iterator<Item = &'a Record> + Clone {
+    records.iter().filter(move |r| r.dns_class == DNSClass::IN && r.name == *owner)
+}
+
+struct EndlessCnames;
+
+/// The name at the end of the question's CNAMEs, and the least TTL on the way.
+fn follow(question: &Question, answers: &[Record]) -> Result<(rr::Name, Option<u32>), EndlessCnames> {
+    let mut owner = wire_name(&question.name);
+    let mut least: Option<u32> = None;
+    for _ in 0..=DNS_CNAMES_MAX {
+        let next = at(answers, &owner).find_map(|r| match &r.data {
+            RData::CNAME(target) => Some((target.0.clone(), r.ttl)),
+            _ => None,
+        });
+        let Some((target, ttl)) = next else { return Ok((owner, least)) };
+        least = Some(least.map_or(ttl, |l| l.min(ttl)));
+        owner = target;
+    }
+    Err(EndlessCnames)
+}
+
+/// The lifetime of a "no": the lesser of the SOA record's TTL and its MINIMUM (RFC 2308 5). A zone can speak only
+/// of the names under it.
+fn soa_ttl(message: &Message, name: &rr::Name) -> Option<u32> {
+    message.authorities.iter().find_map(|r| match &r.data {
+        RData::SOA(soa) if r.name.zone_of(name) => Some(r.ttl.min(soa.minimum)),
+        _ => None,
+    })
+}
+
+/// RFC 2308 2.2: NS records and no SOA record, from a server without authority.
+fn is_referral(message: &Message) -> bool {
+    let has = |kind| message.authorities.iter().any(|r| r.record_type() == kind);
+    let empty = message.answers.is_empty() && !message.metadata.authoritative;
+    empty && has(RecordType::NS) && !has(RecordType::SOA)
+}
+
+/// The records in our own types; `None` when none is left.
+fn collect<'a>(kind: RecordKind, records: impl Iterator<Item = &'a Record>) -> Option<Records> {
+    let data = records.map(|r| &r.data);
+    match kind {
+        RecordKind::Mx => some(data.filter_map(mx)).map(Records::Mx),
+        RecordKind::A => some(data.filter_map(a)).map(Records::A),
+        RecordKind::Aaaa => some(data.filter_map(aaaa)).map(Records::Aaaa),
+        RecordKind::Txt => some(data.filter_map(txt)).map(Records::Txt),
+        RecordKind::Ptr => some(data.filter_map(ptr)).map(Records::Ptr),
+    }
+}
+
+fn some<T>(items: impl Iterator<Item = T>) -> Option<Vec<T>> {
+    let items: Vec<T> = items.collect();
+    (!items.is_empty()).then_some(items)
+}
+
+fn mx(data: &RData) -> Option<Mx> {
+    let RData::MX(mx) = data else { return None };
+    let exchange = match name(&mx.exchange) {
+        Some(host) => Exchange::Host(host),
+        None if mx.exchange.is_root() => Exchange::Null,
+        None => Exchange::Invalid,
+    };
+    Some(Mx { preference: mx.preference, exchange })
+}
+
+fn a(data: &RData) -> Option<Ipv4Addr> {
+    if let RData::A(address) = data { Some(address.0) } else { None }
+}
+
+fn aaaa(data: &RData) -> Option<Ipv6Addr> {
+    if let RData::AAAA(address) = data { Some(address.0) } else { None }
+}
+
+fn ptr(data: &RData) -> Option<Name> {
+    if let RData::PTR(host) = data { name(&host.0) } else { None }
+}
+
+/// Joined without a space: RFC 7208 3.3.
+fn txt(data: &RData) -> Option<Box<str>> {
+    let RData::TXT(txt) = data else { return None };
+    let bytes = txt.txt_data.concat();
+    (bytes.len() <= DNS_TXT_BYTES_MAX).then(|| String::from_utf8_lossy(&bytes).into())
+}
+
+fn name(name: &rr::Name) -> Option<Name> {
+    let mut text = String::with_capacity(name.len());
+    for label in name.iter() {
+        // A dot within a label would be read as the end of it.
+        if label.contains(&b'.') {
+            return None;
+        }
+        text.push_str(std::str::from_utf8(label).ok()?);
+        text.push('.');
+    }
+    Name::parse(&text)
+}

@@ -1,0 +1,251 @@
+//! From a domain's MX records to the hosts that are asked: RFC 5321 5.1, RFC 7505, RFC 3974.
+//!
+//! [`MxPlan::new`] reads the outcome of the MX question and says which address questions are to be asked;
+//! [`MxPlan::hosts`] reads their outcomes and gives the hosts in the order in which they are tried. A domain takes
+//! no mail only where answers say so; a failure on the way proves nothing.
+
+mod site;
+#[cfg(test)]
+mod tests;
+
+use super::{Exchange, Failure, Mx, Name, Outcome, Question, RecordKind, Records};
+use crate::address::Domain;
+use crate::limits::{MX_ADDRESSES_MAX, MX_HOSTS_MAX};
+pub use site::Site;
+use std::net::IpAddr;
+
+/// Why a domain takes no mail, for certain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum NoMail {
+    /// It says so with a null MX: RFC 7505.
+    NullMx,
+    /// It does not exist.
+    NxDomain,
+    /// No host of its MX records, nor the domain itself where it has none, has an address that may be contacted.
+    NoMailHost,
+}
+
+impl NoMail {
+    /// The name of the case for a trace or a rule.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            NoMail::NullMx => "null_mx",
+            NoMail::NxDomain => "nxdomain",
+            NoMail::NoMailHost => "no_mail_host",
+        }
+    }
+}
+
+/// Why there is nobody to ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Dead {
+    /// The domain takes no mail.
+    TakesNoMail(NoMail),
+    /// DNS did not tell.
+    CannotTell(Failure),
+}
+
+/// The hosts that serve a domain's mail, before their addresses are known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MxPlan {
+    targets: Vec<Target>,
+    site: Site,
+    implicit: bool,
+}
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Target {
+    preference: u16,
+    name: Name,
+}
+
+/// The hosts to ask, the first first; never empty, and none without an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MxSet {
+    /// In the order in which they are tried.
+    pub hosts: Vec<MxHost>,
+    /// Who runs them.
+    pub site: Site,
+    /// There are no MX records: the domain itself is the host (RFC 5321 5.1).
+    pub implicit: bool,
+}
+
+/// A host that serves a domain's mail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MxHost {
+    /// Its name.
+    pub name: Name,
+    /// Its MX preference; 0 for an implicit MX.
+    pub preference: u16,
+    /// Its addresses, in the order in which they are tried.
+    pub addresses: Vec<IpAddr>,
+}
+
+impl MxPlan {
+    /// Reads the outcome of a domain's MX question. `random` shuffles hosts of equal preference (RFC 5321 5.1).
+    ///
+    /// # Errors
+    /// [`Dead`] when that outcome alone says that there is nobody to ask.
+    pub fn new(domain: &Domain, outcome: &Outcome, random: u64) -> Result<MxPlan, Dead> {
+        let records = match outcome {
+            Outcome::Records { records: Records::Mx(records), .. } => records,
+            Outcome::NoData { .. } => return Ok(MxPlan::implicit(domain)),
+            Outcome::NxDomain { .. } => return Err(Dead::TakesNoMail(NoMail::NxDomain)),
+            Outcome::Failed { why, .. } => return Err(Dead::CannotTell(*why)),
+            Outcome::Records { .. } => return Err(Dead::CannotTell(Failure::Malformed)),
+        };
+        if records.iter().all(|mx| mx.exchange == Exchange::Null) {
+            return Err(Dead::TakesNoMail(NoMail::NullMx));
+        }
+        let mut targets = targets(records);
+        let best = targets.first().ok_or(Dead::TakesNoMail(NoMail::NoMailHost))?;
+        let site = Site::of(&best.name);
+        shuffle(&mut targets, random);
+        targets.truncate(MX_HOSTS_MAX);
+        Ok(MxPlan { targets, site, implicit: false })
+    }
+
+    fn implicit(domain: &Domain) -> MxPlan {
+        let name = Name::from(domain);
+        let site = Site::of(&name);
+        MxPlan { targets: vec![Target { preference: 0, name }], site, implicit: true }
+    }
+
+    /// Who runs the hosts.
+    pub fn site(&self) -> &Site {
+        &self.site
+    }
+
+    /// True when the domain has no MX records and is its own host.
+    pub fn is_implicit(&self) -> bool {
+        self.implicit
+    }
+
+    /// The hosts' names, in the order in which they are tried.
+    pub fn names(&self) -> impl Iterator<Item = &Name> {
+        self.targets.iter().map(|target| &target.name)
+    }
+
+    /// The address questions: A of each host, and AAAA before it where IPv6 can be used.
+    pub fn questions(&self, ipv6: bool) -> Vec<Question> {
+        let kinds: &[RecordKind] = if ipv6 { &[RecordKind::Aaaa, RecordKind::A] } else { &[RecordKind::A] };
+        let of =
+            |name: &Name| kinds.iter().map(|&kind| Question { name: name.clone(), kind }).collect::<Vec<_>>();
+        self.names().flat_map(of).collect()
+    }
+
+    /// Reads the outcomes of the address questions, which `outcome_of` looks up. `may_contact` says which addresses
+    /// are contacted at all: [`super::public::is_public`] and what the operator adds.
+    ///
+    /// A host about which nothing is known counts as one that could not be looked up. Hosts without an address are
+    /// left out, and so are addresses that an earlier host has.
+    ///
+    /// # Errors
+    /// [`Dead`] when no host is left: [`NoMail::NoMailHost`] when all outcomes are answers, and
+    /// [`Dead::CannotTell`] when one is a failure.
+    pub fn hosts<'a>(
+        &self,
+        ipv6: bool,
+        outcome_of: &mut dyn FnMut(&Question) -> Option<&'a Outcome>,
+        may_contact: &dyn Fn(IpAddr) -> bool,
+    ) -> Result<MxSet, Dead> {
+        let mut hosts: Vec<MxHost> = Vec::with_capacity(self.targets.len());
+        let mut failure = None;
+        for target in &self.targets {
+            let mut families = [Vec::new(), Vec::new()];
+            for (family, kind) in families.iter_mut().zip([RecordKind::Aaaa, RecordKind::A]) {
+                if kind == RecordKind::Aaaa && !ipv6 {
+                    continue;
+                }
+                match outcome_of(&Question { name: target.name.clone(), kind }) {
+                    Some(Outcome::Records { records, .. }) => *family = addresses(records),
+                    Some(Outcome::NoData { .. } | Outcome::NxDomain { .. }) => {}
+                    Some(Outcome::Failed { why, .. }) => failure = Some(*why),
+                    None => failure = Some(Failure::Timeout),
+                }
+                family.retain(|&a| may_contact(a) && !hosts.iter().any(|h| h.addresses.contains(&a)));
+                family.truncate(MX_ADDRESSES_MAX);
+            }
+            let [v6, v4] = families;
+            let addresses = interleave(v6, v4);
+            if !addresses.is_empty() {
+                hosts.push(MxHost { name: target.name.clone(), preference: target.preference, addresses });
+            }
+        }
+        match failure {
+            _ if !hosts.is_empty() => Ok(MxSet { hosts, site: self.site.clone(), implicit: self.implicit }),
+            Some(why) => Err(Dead::CannotTell(why)),
+            None => Err(Dead::TakesNoMail(NoMail::NoMailHost)),
+        }
+    }
+}
+
+/// The usable hosts by preference and name, each once, with its best preference.
+fn targets(records: &[Mx]) -> Vec<Target> {
+    let mut targets: Vec<Target> = Vec::with_capacity(records.len());
+    let mut sorted: Vec<&Mx> = records.iter().collect();
+    sorted.sort();
+    for Mx { preference, exchange } in sorted {
+        if let Exchange::Host(name) = exchange
+            && is_host(name)
+            && !targets.iter().any(|t| t.name == *name)
+        {
+            targets.push(Target { preference: *preference, name: name.clone() });
+        }
+    }
+    targets
+}
+
+/// Whether a name can be that of a public host: it has a dot and does not end in a number, as an IPv4 address does
+/// that somebody wrote where a name belongs. `_` is let pass, for hosting panels make such names.
+fn is_host(name: &Name) -> bool {
+    name.as_str().rsplit_once('.').is_some_and(|(_, top)| !top.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// Shuffles within each preference: Fisher and Yates, driven by SplitMix64.
+fn shuffle(targets: &mut [Target], random: u64) {
+    let mut state = random;
+    let mut next = || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    };
+    for equal in targets.chunk_by_mut(|a, b| a.preference == b.preference) {
+        for last in (1..equal.len()).rev() {
+            equal.swap(last, (next() % (last as u64 + 1)) as usize);
+        }
+    }
+}
+
+/// The addresses in an outcome, each once.
+fn addresses(records: &Records) -> Vec<IpAddr> {
+    let all: Vec<IpAddr> = match records {
+        Records::A(found) => found.iter().copied().map(IpAddr::V4).collect(),
+        Records::Aaaa(found) => found.iter().copied().map(IpAddr::V6).collect(),
+        _ => Vec::new(),
+    };
+    let mut once = Vec::with_capacity(all.len());
+    for address in all {
+        if !once.contains(&address) {
+            once.push(address);
+        }
+    }
+    once
+}
+
+/// IPv6, IPv4, IPv6, ...: a broken family costs one try and not all of them (after RFC 8305 4).
+fn interleave(v6: Vec<IpAddr>, v4: Vec<IpAddr>) -> Vec<IpAddr> {
+    let (mut v6, mut v4) = (v6.into_iter(), v4.into_iter());
+    let mut mixed = Vec::with_capacity(v6.len() + v4.len());
+    loop {
+        let before = mixed.len();
+        mixed.extend(v6.next());
+        mixed.extend(v4.next());
+        if mixed.len() == before {
+            return mixed;
+        }
+    }
+}
