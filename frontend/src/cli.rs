@@ -1,0 +1,3 @@
+//! The command line: one subcommand a file.
+
+pub mod clean;
