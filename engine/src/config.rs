@@ -1,6 +1,7 @@
 //! What an operator can set about the engine.
 
 use engine_proto::lists::SpamTraps;
+use engine_proto::pace::Profile;
 use std::net::{IpAddr, SocketAddr};
 
 /// The engine's settings; [`Default`] is what runs without any.
@@ -65,6 +66,16 @@ pub enum Pace {
     Lab,
 }
 
+impl From<Pace> for Profile {
+    fn from(pace: Pace) -> Profile {
+        match pace {
+            Pace::Polite => Profile::Polite,
+            Pace::Fast => Profile::Fast,
+            Pace::Lab => Profile::Lab,
+        }
+    }
+}
+
 /// A network in CIDR notation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
@@ -87,6 +98,11 @@ impl Network {
         let longest = if address.is_ipv4() { 32 } else { 128 };
         let prefix = prefix.unwrap_or(longest);
         if prefix > longest { Err(wrong()) } else { Ok(Network { address, prefix }) }
+    }
+
+    /// Whether it is a network of IPv6.
+    pub fn is_ipv6(&self) -> bool {
+        self.address.is_ipv6()
     }
 
     /// Whether `address` lies in the network.

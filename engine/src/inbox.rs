@@ -131,7 +131,8 @@ mod tests {
                 })
             })
             .collect();
-        let sum: u64 = (0..2 * ITEMS).map(|_| inbox.pop_blocking(Duration::from_secs(20)).expect("lost")).sum();
+        let sum: u64 =
+            (0..2 * ITEMS).map(|_| inbox.pop_blocking(Duration::from_secs(20)).expect("lost")).sum();
         assert_eq!(sum, ITEMS * (ITEMS + 1));
         assert_eq!(inbox.pop_blocking(Duration::from_millis(1)), None);
         producers.into_iter().for_each(|thread| thread.join().expect("a producer panicked"));

@@ -6,14 +6,37 @@
 #![deny(missing_docs)]
 
 pub mod config;
-#[expect(dead_code, reason = "shards come next")]
+mod host;
+mod inbox;
+mod knowledge;
+mod probe;
+mod resolver;
 mod runtime;
+mod session;
+mod shard;
+mod site;
+mod tls;
+mod verify;
+mod watchdog;
+mod work;
 
 use config::EngineConfig;
 pub use engine_proto as proto;
 use engine_proto::address::Address;
+use engine_proto::limits::{BULK_PATIENCE, SINGLE_PATIENCE};
+use engine_proto::smtp::dialog::{DialogConfig, Patience};
 use engine_proto::verdict::Reason;
-use std::time::Duration;
+use inbox::Inbox;
+use runtime::Chosen;
+use shard::{ShardFace, ShardMain, Shared};
+use std::cell::Cell;
+use std::fmt;
+use std::hash::RandomState;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use work::{Mailbox, Message, Work};
 
 /// How urgent a request is: whose turn it is at a crowded site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,36 +106,141 @@ pub enum Refusal {
 #[derive(Debug)]
 pub struct StartError(pub String);
 
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for StartError {}
+
 /// The running engine.
-pub struct Engine {}
+pub struct Engine {
+    shared: Arc<Shared>,
+    under_way: Arc<AtomicUsize>,
+    chosen: Chosen,
+    threads: Vec<JoinHandle<()>>,
+}
 
 impl Engine {
     /// Starts the shards.
     ///
     /// # Errors
     /// [`StartError`] when no runtime can be had or the configuration cannot work on this host.
-    pub fn start(config: EngineConfig) -> Result<Engine, StartError> {
-        let _ = config;
-        Err(StartError("the engine has no shards".into()))
+    pub fn start(mut config: EngineConfig) -> Result<Engine, StartError> {
+        let chosen = runtime::choose(config.runtime, config.driver).map_err(StartError)?;
+        host::complete(&mut config)?;
+        let shared = Arc::new(shared(config)?);
+        let mut threads = Vec::new();
+        for index in 0..shared.shards.len() {
+            let main = ShardMain { index, shared: Arc::clone(&shared) };
+            let flavor = chosen.flavor;
+            let thread = std::thread::Builder::new().name(format!("shard-{index}")).spawn(move || {
+                if let Err(error) = runtime::run(flavor, main) {
+                    tracing::error!("shard {index} could not start: {error}");
+                }
+            });
+            threads
+                .push(thread.map_err(|error| StartError(format!("a thread could not be started: {error}")))?);
+        }
+        threads.push(watchdog::start(Arc::clone(&shared))?);
+        let engine = Engine { shared, under_way: Arc::default(), chosen, threads };
+        engine.await_shards()?;
+        Ok(engine)
     }
 
     /// A client with room for `capacity` requests under way, for use by one thread.
     pub fn client(&self, capacity: usize) -> Client {
-        let _ = capacity;
-        Client {}
+        let capacity = capacity.clamp(1, self.shared.config.tickets_max);
+        Client {
+            shared: Arc::clone(&self.shared),
+            mailbox: Arc::new(Mailbox {
+                inbox: Inbox::new(capacity),
+                under_way: Arc::clone(&self.under_way),
+            }),
+            capacity,
+            own: Cell::new(0),
+        }
     }
 
     /// One line that says which runtime and driver run on how many shards, and why.
     pub fn describe(&self) -> String {
-        String::new()
+        let count = self.shared.shards.len();
+        format!("{count} shard{} on {}", if count == 1 { "" } else { "s" }, self.chosen.why)
     }
 
     /// Stops the shards: what is under way is answered with [`Outage::Stopping`].
-    pub fn stop(self) {}
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    /// Every shard has shown a heartbeat, or has failed to.
+    fn await_shards(&self) -> Result<(), StartError> {
+        let patience = Instant::now() + Duration::from_secs(10);
+        let asleep = |face: &ShardFace| face.heartbeat.load(Ordering::Relaxed) == 0;
+        while self.shared.shards.iter().any(asleep) {
+            if Instant::now() > patience || self.threads.iter().any(JoinHandle::is_finished) {
+                return Err(StartError(format!("a shard did not start on {}", self.chosen.why)));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        for face in &self.shared.shards {
+            // There is room for it beside every ticket.
+            let _ = face.inbox.push(Message::Stop);
+            face.inbox.wake();
+        }
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the engine panicked");
+            }
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn shared(config: EngineConfig) -> Result<Shared, StartError> {
+    let shards = match config.shards {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        count => count,
+    };
+    // A ticket has one message under way at most; Stop needs a place of its own.
+    let room = config.tickets_max + 8;
+    let face = || ShardFace { inbox: Inbox::new(room), heartbeat: AtomicU64::new(0) };
+    let dialog = DialogConfig {
+        ehlo: config.ehlo.clone().unwrap_or_default().into(),
+        reverse_path: config.mail_from.clone().unwrap_or_default().into(),
+        patience: Patience::default(),
+    };
+    let tls = tls::client_config().map_err(|error| StartError(format!("TLS cannot be set up: {error}")))?;
+    Ok(Shared {
+        ipv6: host::has_ipv6(&config),
+        dialog: Arc::new(dialog),
+        tls,
+        shards: (0..shards).map(|_| face()).collect(),
+        hasher: RandomState::new(),
+        stopping: AtomicBool::new(false),
+        started: Instant::now(),
+        config,
+    })
 }
 
 /// One thread's way to the engine.
-pub struct Client {}
+pub struct Client {
+    shared: Arc<Shared>,
+    mailbox: Arc<Mailbox>,
+    capacity: usize,
+    own: Cell<usize>,
+}
 
 impl Client {
     /// Hands over a request.
@@ -120,18 +248,57 @@ impl Client {
     /// # Errors
     /// [`Refusal`]; the request was not taken and gets no answer.
     pub fn submit(&self, request: Request) -> Result<(), Refusal> {
-        let _ = request;
-        Err(Refusal::Stopping)
+        if self.shared.stopping.load(Ordering::Relaxed) {
+            return Err(Refusal::Stopping);
+        }
+        // The ticket reserves room for its message in every inbox on its way, and for its answer in ours.
+        if self.own.get() >= self.capacity {
+            return Err(Refusal::Full);
+        }
+        let under_way = &self.mailbox.under_way;
+        if under_way.fetch_add(1, Ordering::Relaxed) >= self.shared.config.tickets_max {
+            under_way.fetch_sub(1, Ordering::Relaxed);
+            return Err(Refusal::Full);
+        }
+        self.own.set(self.own.get() + 1);
+        let patience = match request.priority {
+            Priority::Single => SINGLE_PATIENCE,
+            Priority::Batch | Priority::List => BULK_PATIENCE,
+        };
+        let work = Work::new(request, Arc::clone(&self.mailbox), Instant::now() + patience);
+        let home = self.shared.shard_of(work.address.domain().as_str());
+        if let Err(message) = home.inbox.push(Message::Resolve(work)) {
+            // Cannot be, as long as tickets reserve their room; dropped, the work answers for itself.
+            drop(message);
+        }
+        Ok(())
     }
 
     /// The next answer; waits for it on any executor, and on a wake-up from another thread.
     pub async fn answer(&self) -> Answer {
-        std::future::pending().await
+        let answer = self.mailbox.inbox.pop().await;
+        self.release();
+        answer
     }
 
     /// The next answer, for threads without an executor; `None` after `patience`.
     pub fn answer_blocking(&self, patience: Duration) -> Option<Answer> {
-        std::thread::sleep(patience);
-        None
+        let answer = self.mailbox.inbox.pop_blocking(patience)?;
+        self.release();
+        Some(answer)
+    }
+
+    fn release(&self) {
+        self.own.set(self.own.get().saturating_sub(1));
+        self.mailbox.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // Answers that nobody takes any more still give their tickets back.
+        while self.mailbox.inbox.try_pop().is_some() {
+            self.release();
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! One SMTP session: the dialog machine of engine-proto, driven over a connection.
 
-use crate::runtime::{Runtime, Stream};
+use crate::runtime::Runtime;
 use crate::tls::Transport;
 use engine_proto::limits;
 use engine_proto::smtp::dialog::{Dialog, DialogConfig, Event};

@@ -129,6 +129,14 @@ impl Config {
         PlanTable::new(self.plans.iter().map(|plan| plan.plan.clone())).map_err(ConfigError)
     }
 
+    /// The engine's settings.
+    ///
+    /// # Errors
+    /// The list of spam traps cannot be read.
+    pub fn engine_config(&self) -> Result<EngineConfig, ConfigError> {
+        Ok(self.engine.clone())
+    }
+
     /// How many frontend threads to run.
     pub fn frontend_threads(&self) -> usize {
         match self.frontends {

@@ -1,7 +1,26 @@
-//! The parts of mailprobe's front end: the store with its accounts, keys and credits, and what stands on it.
+//! mailprobe's front end: the command line, the HTTP API, and the store with its accounts, keys and credits.
+//!
+//! The way of a request: [`server`] accepts it, [`http`] bounds and admits it, [`router`] finds its handler in
+//! [`routes`], which asks the [`store`] and, through [`engine_client`], the engine.
 
+pub mod admin;
 pub mod auth;
 pub mod cli;
+pub mod clock;
 pub mod config;
+pub mod convert;
 pub mod credits;
+pub mod engine_client;
+pub mod gate;
+pub mod http;
+pub mod listen;
+pub mod query;
+pub mod refusal;
+pub mod router;
+pub mod routes;
+pub mod runtime;
+pub mod server;
+pub mod status;
 pub mod store;
+pub mod survive;
+pub mod worker;

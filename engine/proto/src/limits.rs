@@ -111,3 +111,29 @@ pub const MX_ADDRESSES_MAX: usize = 8;
 
 const _: () = assert!(MX_HOSTS_MAX >= 2 && MX_HOSTS_MAX <= DNS_RECORDS_MAX, "RFC 5321 5.1");
 const _: () = assert!(MX_ADDRESSES_MAX >= 2, "RFC 5321 5.1");
+
+/// How long a control recipient's answer speaks for its domain.
+pub const CONTROL_TTL: Duration = Duration::from_secs(3600);
+/// How long a control recipient that gave no clear answer is not asked again.
+pub const CONTROL_UNKNOWN_TTL: Duration = Duration::from_secs(60);
+/// How many sessions may end at a control recipient before its domain counts as unclear.
+pub const CONTROL_ATTEMPTS_MAX: u8 = 3;
+/// Most domains that a shard remembers.
+pub const KNOWN_DOMAINS_MAX: usize = 100_000;
+/// How often a recipient may be put back, by throttling or by sessions that ended at it, before it is given up.
+pub const RETURNS_MAX: u8 = 4;
+/// Connections in a row that may die without a word before a host counts as down for patient work.
+pub const STRIKES_MAX: u8 = 3;
+/// How long a session waits for more work before it says QUIT.
+pub const SESSION_IDLE: Duration = Duration::from_secs(2);
+
+/// How long a single check may take in all; somebody waits for it.
+pub const SINGLE_PATIENCE: Duration = Duration::from_secs(45);
+/// How long a row of a batch or a line of a list may take while its site throttles us.
+pub const BULK_PATIENCE: Duration = Duration::from_secs(600);
+
+/// How long the way to a domain's hosts is kept. It is made of records that hold for [`DNS_TTL_MIN`] at least, so
+/// it outlives none of them by more than this.
+pub const WALK_TTL: Duration = Duration::from_secs(60);
+/// Most DNS outcomes that a shard keeps.
+pub const DNS_CACHE_MAX: usize = 200_000;

@@ -86,6 +86,9 @@ const LAB_ERRORS: u32 = 1000;
 /// Where the error budget of a site begins when nothing is known of it.
 const BUDGET_AT_FIRST: u32 = POLITE_ERRORS;
 
+/// So many sessions that survive their budget double a limit that was learned.
+const HOLDS_TO_FORGET: u32 = 8;
+
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
@@ -109,6 +112,8 @@ pub struct SitePace {
     budget: u32,
     /// Errors that a session is known not to survive.
     budget_limit: u32,
+    /// Sessions that survived the whole budget since one did not.
+    holds: u32,
     /// Bucket of new sessions, and when it was last filled.
     starts: f64,
     filled: Instant,
@@ -124,6 +129,7 @@ impl SitePace {
             window: f64::from(ceiling.sessions),
             budget: BUDGET_AT_FIRST.min(ceiling.session_errors),
             budget_limit: ceiling.session_errors,
+            holds: 0,
             starts: f64::from(ceiling.starts_a_minute.min(ceiling.sessions)),
             filled: now,
             paused_until: None,
@@ -175,14 +181,20 @@ impl SitePace {
 
     /// The site hung up on a session that had collected `errors` refusals, the last one included.
     pub fn hung_up(&mut self, errors: u32) {
+        self.holds = 0;
         if errors > 0 {
             self.budget_limit = self.budget_limit.min(errors);
             self.budget = self.budget.min(self.budget_limit);
         }
     }
 
-    /// A session ended with its budget used up and was not hung up on: the next may try more.
+    /// A session ended with its budget used up and was not hung up on: the next may try more. A limit that was
+    /// learned is forgotten in steps: the site may have been under stress, or one recipient was the cause.
     pub fn budget_held(&mut self) {
+        self.holds += 1;
+        if self.holds.is_multiple_of(HOLDS_TO_FORGET) {
+            self.budget_limit = self.budget_limit.saturating_mul(2).min(self.ceiling.session_errors);
+        }
         self.budget = self.budget.saturating_mul(2).min(self.budget_limit);
     }
 
@@ -304,5 +316,9 @@ mod tests {
         assert_eq!(pace.group(0, 0), 20);
         pace.budget_held();
         assert_eq!(pace.group(0, 0), 20);
+        for _ in 1..HOLDS_TO_FORGET {
+            pace.budget_held();
+        }
+        assert_eq!(pace.group(0, 0), 40, "a limit is forgotten in steps");
     }
 }

@@ -4,6 +4,16 @@
 //! which rule said so. Only a permanent refusal of the recipient may say that a mailbox is undeliverable;
 //! everything else is retried elsewhere or later, or ends as [`Reason::Unverifiable`].
 
+pub mod catch_all;
+pub mod classify;
+mod lexicon;
+mod patterns;
+mod provider;
+mod words;
+
+pub use classify::{Classification, ReplyView, classify, reason_at_rcpt};
+pub use provider::Provider;
+
 /// Why an address is deliverable or not: the closed set of full-mode reasons of the API contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
@@ -129,4 +139,40 @@ pub enum Scope {
     Site,
     /// Our source address or name, wherever we ask.
     Us,
+}
+
+impl Class {
+    /// The short name, as tables and `mailprobe classify` write it. [`Class::Unclear`] shares the name
+    /// of [`Class::Policy`]: a refusal that says nothing of the mailbox.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Class::Accepted => "EX",
+            Class::NotFound => "NF",
+            Class::Full => "FULL",
+            Class::Disabled => "DIS",
+            Class::Policy | Class::Unclear => "POL",
+            Class::Greylisted => "GREY",
+            Class::Throttled => "THR",
+            Class::ExistsThrottled => "EX+THR",
+            Class::ExistsRestricted => "EX+AUTH",
+            Class::AuthRequired => "AUTH",
+            Class::Relay => "RELAY",
+            Class::DomainDead => "DOM",
+            Class::Temporary => "TMP",
+        }
+    }
+}
+
+impl Scope {
+    /// The name in lower case.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Scope::Recipient => "recipient",
+            Scope::Sender => "sender",
+            Scope::Session => "session",
+            Scope::Host => "host",
+            Scope::Site => "site",
+            Scope::Us => "us",
+        }
+    }
 }

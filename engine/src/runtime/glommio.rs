@@ -5,7 +5,7 @@
 
 #![expect(unsafe_code, reason = "glommio takes a socket that is bound to a source only as a raw descriptor")]
 
-use super::{Datagrams, Rented, Runtime, Stream, tcp_socket, timed_out, udp_socket};
+use super::{Datagrams, Rented, Runtime, Stream, caught, tcp_socket, timed_out, udp_socket};
 use futures_lite::{AsyncReadExt, AsyncWriteExt, FutureExt};
 use glommio_crate::timer::Timer;
 use glommio_crate::{GlommioError, LocalExecutorBuilder, Placement};
@@ -13,7 +13,6 @@ use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{FromRawFd, IntoRawFd};
-use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 
 pub(crate) struct Glommio;
@@ -26,13 +25,7 @@ impl Runtime for Glommio {
     type Datagrams = glommio_crate::net::UdpSocket;
 
     fn spawn(task: impl Future<Output = ()> + 'static) {
-        // A panic that reaches the executor would end it and all tasks with it.
-        glommio_crate::spawn_local(async {
-            if AssertUnwindSafe(task).catch_unwind().await.is_err() {
-                tracing::error!("a task of the engine panicked");
-            }
-        })
-        .detach();
+        glommio_crate::spawn_local(caught(task)).detach();
     }
 
     async fn sleep(time: Duration) {

@@ -6,11 +6,13 @@ mod choice;
 mod glommio;
 mod monoio;
 
-pub(crate) use choice::{Chosen, Flavor, choose, run};
+pub(crate) use choice::{Chosen, choose, run};
 
+use futures_lite::FutureExt;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 
 /// What came of an operation, and the buffer that it borrowed.
@@ -84,6 +86,13 @@ fn udp_socket(peer: SocketAddr) -> io::Result<std::net::UdpSocket> {
     socket.set_nonblocking(true)?;
     socket.connect(&peer.into())?;
     Ok(socket.into())
+}
+
+/// A panic that reached the executor would end it and all its tasks.
+async fn caught(task: impl Future<Output = ()>) {
+    if AssertUnwindSafe(task).catch_unwind().await.is_err() {
+        tracing::error!("a task of the engine panicked");
+    }
 }
 
 fn timed_out() -> io::Error {

@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "monoio's stream shows its descriptor only raw")]
 
-use super::{Datagrams, Rented, Runtime, Stream, tcp_socket, timed_out, udp_socket};
+use super::{Datagrams, Rented, Runtime, Stream, caught, tcp_socket, timed_out, udp_socket};
 use ::monoio::io::{AsyncReadRent, AsyncWriteRentExt};
 use ::monoio::time::Instant as MonoioInstant;
 use ::monoio::{IoUringDriver, LegacyDriver, RuntimeBuilder};
@@ -19,7 +19,7 @@ impl Runtime for Monoio {
     type Datagrams = ::monoio::net::udp::UdpSocket;
 
     fn spawn(task: impl Future<Output = ()> + 'static) {
-        ::monoio::spawn(task);
+        ::monoio::spawn(caught(task));
     }
 
     fn sleep(time: Duration) -> impl Future<Output = ()> {

@@ -2,6 +2,7 @@
 
 use super::{Config, LogFormat};
 use engine::config::{DriverChoice, Network, Pace, RuntimeChoice};
+use engine::proto::address::Address;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -262,12 +263,8 @@ fn host_name(text: &str) -> Result<String, String> {
 }
 
 fn address(text: &str) -> Result<String, String> {
-    match text.rsplit_once('@') {
-        // The null reverse-path of RFC 5321 4.5.5.
-        None if text == "<>" => Ok(String::new()),
-        Some((local, domain)) if !local.is_empty() && text.chars().all(|c| c.is_ascii_graphic()) => {
-            host_name(domain).map(|_| text.to_owned())
-        }
+    match Address::parse(text) {
+        Ok(address) if !address.needs_smtputf8() => Ok(address.as_str().to_owned()),
         _ => Err(format!("`{text}` is no address")),
     }
 }
@@ -313,6 +310,7 @@ mod tests {
             ("ehlo", "a\r\nMAIL"),
             ("mail_from", "a>\r\n@b"),
             ("mail_from", "nobody"),
+            ("mail_from", "é@example.com"),
             ("allow_net", "10.0.0.0/33"),
             ("resolver", "dns.example:53"),
             ("pace", "Polite"),

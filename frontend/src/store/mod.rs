@@ -15,6 +15,8 @@
 
 mod accounts;
 mod audit;
+#[cfg(test)]
+mod crash;
 mod error;
 mod folder;
 pub mod id;

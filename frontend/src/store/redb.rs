@@ -73,6 +73,19 @@ impl RedbStore {
         Ok((store, Opening { folder_open_to_others, ..opening }))
     }
 
+    /// Opens the store on a storage of the caller's, as tests of crashes do.
+    #[cfg(test)]
+    pub(crate) fn open_backend(
+        backend: impl ::redb::StorageBackend,
+        plans: PlanTable,
+        now: UnixMs,
+    ) -> Result<(RedbStore, Opening), OpenError> {
+        let path = Path::new("backend");
+        let database = Builder::new().set_cache_size(1 << 20).create_with_backend(backend);
+        let database = database.map_err(|error| super::folder::refusal(path, error))?;
+        RedbStore::start(database, None, path, plans, now)
+    }
+
     fn start(
         database: Database,
         folder: Option<Folder>,

@@ -1,3 +1,21 @@
-//! Tasks of the project.
+//! Tasks of the project: `cargo xtask TASK`.
 
-fn main() {}
+mod interop;
+#[cfg(test)]
+mod rules;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Tasks of the project")]
+enum Task {
+    /// Ask real DNS and mail servers in network namespaces (root; see docs/testing.md).
+    Interop(interop::Options),
+}
+
+fn main() -> ExitCode {
+    match Task::parse() {
+        Task::Interop(options) => interop::main(&options),
+    }
+}

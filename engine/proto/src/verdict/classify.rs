@@ -1,0 +1,108 @@
+//! One reply, taken on its own: what it means, about whom it speaks and which rule said so.
+//!
+//! The text is boiled down to words ([`super::words`]), the words raise signals ([`super::lexicon`]), and the
+//! first rule that fits the stage, the codes, the provider and the signals decides ([`super::patterns`]).
+//! Invariants, each with a test:
+//! - before RCPT nothing is of recipient scope;
+//! - a transient reply never says that there is no mailbox;
+//! - what the text says about us is never outweighed by a code;
+//! - case, line breaks, echoes and missing enhanced codes turn no other reply into one about the mailbox.
+
+use super::lexicon::signals;
+use super::patterns::{Facts, RULES};
+use super::provider::Provider;
+use super::words::Words;
+use super::{Class, Reason, Scope, Stage};
+use crate::smtp::reply::Reply;
+use crate::smtp::status::EnhancedCode;
+
+/// A reply with what must be known to read it.
+#[derive(Debug, Clone, Copy)]
+pub struct ReplyView<'a> {
+    /// The command that it answers.
+    pub stage: Stage,
+    /// Name of the MX host that sent it; empty when it is not known.
+    pub mx: &'a str,
+    /// The reply.
+    pub reply: &'a Reply,
+}
+
+/// What a reply means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Classification {
+    /// What it says.
+    pub class: Class,
+    /// About whom.
+    pub scope: Scope,
+    /// It will be said again if asked again: a 5yz reply whose class is not one that passes.
+    pub permanent: bool,
+    /// The rule that decided, as docs/verdicts.md lists them.
+    pub rule: &'static str,
+}
+
+/// Classifies a reply. Never fails: what cannot be read is [`Class::Unclear`].
+pub fn classify(view: &ReplyView<'_>) -> Classification {
+    let reply = view.reply;
+    let signals = match reply.is_positive() {
+        true => Default::default(),
+        false => signals(&Words::of(reply.text(), view.mx)),
+    };
+    let facts = Facts {
+        stage: view.stage,
+        code: reply.code(),
+        status: EnhancedCode::find(reply),
+        provider: Provider::of_mx(view.mx),
+        signals,
+    };
+    let rule = RULES.iter().find(|rule| rule.fits(&facts)).unwrap_or(&RULES[RULES.len() - 1]);
+    Classification {
+        class: rule.class,
+        scope: scope_at(view.stage, rule.scope),
+        permanent: reply.is_permanent() && !passes(rule.class),
+        rule: rule.name,
+    }
+}
+
+/// Every rule in the order in which they are asked: its name, what follows from it, and where the fact is from
+/// (S sisimai, F smtp-field-manual, Z zone-mta, K KumoMTA, R an RFC or the IANA registry, W general wording).
+pub fn rules() -> impl Iterator<Item = (&'static str, Class, Scope, &'static str)> {
+    RULES.iter().map(|rule| (rule.name, rule.class, rule.scope, rule.source))
+}
+
+/// What one reply to RCPT says about its recipient. [`Reason::MailboxExists`] holds only once the control
+/// recipient was refused: see [`super::catch_all::settle`].
+pub fn reason_at_rcpt(classification: &Classification) -> Reason {
+    let Classification { class, scope, permanent, .. } = *classification;
+    match class {
+        Class::Accepted | Class::ExistsThrottled if scope == Scope::Recipient => Reason::MailboxExists,
+        Class::Full if scope == Scope::Recipient => Reason::InboxFull,
+        Class::Disabled | Class::ExistsRestricted if permanent && scope == Scope::Recipient => {
+            Reason::MailboxDisabled
+        }
+        Class::NotFound if permanent && scope == Scope::Recipient => Reason::MailboxNotFound,
+        Class::DomainDead if permanent && matches!(scope, Scope::Recipient | Scope::Site) => {
+            Reason::MailboxNotFound
+        }
+        _ => Reason::Unverifiable,
+    }
+}
+
+/// Before RCPT nobody has named a recipient, and a host speaks for itself alone.
+fn scope_at(stage: Stage, scope: Scope) -> Scope {
+    match (stage, scope) {
+        (Stage::Rcpt | Stage::Control, scope) => scope,
+        (Stage::Mail, Scope::Recipient) => Scope::Sender,
+        (Stage::Banner | Stage::Ehlo, Scope::Recipient) => Scope::Us,
+        (_, Scope::Site) => Scope::Host,
+        (_, scope) => scope,
+    }
+}
+
+/// True for the classes that pass with time, whatever the reply code says.
+fn passes(class: Class) -> bool {
+    matches!(class, Class::Greylisted | Class::Throttled | Class::ExistsThrottled | Class::Temporary)
+}
+
+#[cfg(test)]
+#[path = "classify_tests.rs"]
+mod tests;

@@ -1,0 +1,360 @@
+//! The rules, in the order in which they are asked: the first that fits decides.
+//!
+//! A rule weighs the stage, the reply code, the enhanced code, who answers and what the text says. What is about
+//! us comes before what is about the mailbox, and what a text says comes before what a code says, so that
+//! neither a code nor a stray word can turn a block of us into a missing mailbox. `source` tells where the fact
+//! was found: S sisimai, F smtp-field-manual, Z zone-mta, K KumoMTA, R an RFC or the IANA registry, W wording
+//! that is in general use.
+
+use super::lexicon::Signal::{self, *};
+use super::lexicon::Signals;
+use super::provider::Provider;
+use super::{Class, Scope, Stage};
+use crate::smtp::status::EnhancedCode;
+
+/// What is known about a reply.
+pub(super) struct Facts {
+    pub(super) stage: Stage,
+    pub(super) code: u16,
+    pub(super) status: Option<EnhancedCode>,
+    pub(super) provider: Option<Provider>,
+    pub(super) signals: Signals,
+}
+
+/// Conditions, all of which must hold, and what then follows.
+pub(super) struct Rule {
+    pub(super) name: &'static str,
+    pub(super) class: Class,
+    pub(super) scope: Scope,
+    pub(super) source: &'static str,
+    at: At,
+    code: Code,
+    /// Subject, least detail, most detail; any of them. Empty: no matter.
+    status: &'static [(u16, u16, u16)],
+    who: &'static [Provider],
+    says: Signals,
+    with: Signals,
+    unless: Signals,
+}
+
+/// At which stages a rule applies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum At {
+    /// At every stage.
+    Any,
+    /// At RCPT, of the address or of the control recipient.
+    Rcpt,
+    /// Before RCPT.
+    Early,
+    /// At MAIL.
+    Mail,
+}
+
+/// For which reply codes a rule applies.
+#[derive(Clone, Copy)]
+enum Code {
+    Any,
+    Transient,
+    Permanent,
+    Of(&'static [u16]),
+    PermanentBut(&'static [u16]),
+}
+
+/// Permanent codes that are about a command, its order or its parameters, and never about a mailbox
+/// (RFC 5321 4.2.2, RFC 4954 6).
+const ABOUT_COMMANDS: &[u16] = &[500, 502, 503, 504, 521, 523, 530, 534, 535, 538, 555, 556];
+
+/// The details of one subject that a status rule takes.
+const ALL: u16 = 999;
+
+impl Rule {
+    const fn new(name: &'static str, class: Class, scope: Scope, source: &'static str) -> Rule {
+        Rule {
+            name,
+            class,
+            scope,
+            source,
+            at: At::Rcpt,
+            code: Code::Any,
+            status: &[],
+            who: &[],
+            says: Signals::of(&[]),
+            with: Signals::of(&[]),
+            unless: Signals::of(&[]),
+        }
+    }
+
+    const fn at(self, at: At) -> Rule {
+        Rule { at, ..self }
+    }
+
+    const fn code(self, code: Code) -> Rule {
+        Rule { code, ..self }
+    }
+
+    const fn status(self, status: &'static [(u16, u16, u16)]) -> Rule {
+        Rule { status, ..self }
+    }
+
+    const fn who(self, who: &'static [Provider]) -> Rule {
+        Rule { who, ..self }
+    }
+
+    /// The text says any of these.
+    const fn says(self, signals: &[Signal]) -> Rule {
+        Rule { says: Signals::of(signals), ..self }
+    }
+
+    /// And any of these.
+    const fn with(self, signals: &[Signal]) -> Rule {
+        Rule { with: Signals::of(signals), ..self }
+    }
+
+    /// But none of these.
+    const fn unless(self, signals: &[Signal]) -> Rule {
+        Rule { unless: Signals::of(signals), ..self }
+    }
+
+    /// True when all conditions hold.
+    pub(super) fn fits(&self, facts: &Facts) -> bool {
+        let said = |wanted: Signals| wanted == Signals::default() || facts.signals.any_of(wanted);
+        self.at.fits(facts.stage)
+            && self.code.fits(facts.code)
+            && said(self.says)
+            && said(self.with)
+            && !facts.signals.any_of(self.unless)
+            && (self.status.is_empty() || facts.status.is_some_and(|status| is_among(status, self.status)))
+            && (self.who.is_empty() || facts.provider.is_some_and(|provider| self.who.contains(&provider)))
+    }
+}
+
+fn is_among(status: EnhancedCode, ranges: &[(u16, u16, u16)]) -> bool {
+    ranges
+        .iter()
+        .any(|&(subject, least, most)| status.subject == subject && (least..=most).contains(&status.detail))
+}
+
+impl At {
+    fn fits(self, stage: Stage) -> bool {
+        match self {
+            At::Any => true,
+            At::Rcpt => matches!(stage, Stage::Rcpt | Stage::Control),
+            At::Early => matches!(stage, Stage::Banner | Stage::Ehlo | Stage::Mail),
+            At::Mail => stage == Stage::Mail,
+        }
+    }
+}
+
+impl Code {
+    fn fits(self, code: u16) -> bool {
+        match self {
+            Code::Any => true,
+            Code::Transient => code / 100 == 4,
+            Code::Permanent => code / 100 == 5,
+            Code::Of(codes) => codes.contains(&code),
+            Code::PermanentBut(codes) => code / 100 == 5 && !codes.contains(&code),
+        }
+    }
+}
+
+use Class::*;
+use Code::{Of, Permanent, PermanentBut, Transient};
+use Scope::*;
+
+/// Every rule. The last one fits everything.
+pub(super) const RULES: &[Rule] = &[
+    // What was accepted, and what no RFC gives a meaning here.
+    Rule::new("accepted-rcpt", Accepted, Recipient, "R").code(Of(&[250, 251])),
+    Rule::new("accepted-early", Accepted, Session, "R").at(At::Early).code(Of(&[220, 250])),
+    Rule::new("cannot-verify-252", Temporary, Recipient, "R").code(Of(&[252])),
+    // Providers' own codes and texts, which mean something else than their words or their registry entry.
+    Rule::new("all-recipients-denied", Policy, Us, "F").code(Permanent).says(&[AllRecipients]),
+    Rule::new("edge-blocking-5.4.1", NotFound, Recipient, "S Z")
+        .code(Permanent)
+        .status(&[(4, 1, 1)])
+        .says(&[Rejected])
+        .with(&[Denied])
+        .unless(&[Listed, OurName, SenderRefused, TooMuch]),
+    Rule::new("target-policy", Disabled, Recipient, "F").code(Permanent).says(&[TargetPolicy]),
+    Rule::new("qq-unavailable-or-denied", ExistsThrottled, Recipient, "F")
+        .who(&[Provider::Qq])
+        .says(&[UnavailableOrDenied]),
+    Rule::new("microsoft-restricted", ExistsRestricted, Recipient, "S")
+        .status(&[(7, 12, 12), (7, 124, 124), (7, 133, 136)])
+        .unless(&[Listed]),
+    Rule::new("microsoft-receive-limit", ExistsThrottled, Recipient, "S").status(&[(2, 121, 122)]),
+    Rule::new("microsoft-disabled", Disabled, Recipient, "S").code(Permanent).status(&[(7, 504, 505)]),
+    Rule::new("microsoft-unknown-recipient", NotFound, Recipient, "S")
+        .code(Permanent)
+        .status(&[(1, 351, 351)])
+        .unless(&[Listed]),
+    Rule::new("tenant-closed", DomainDead, Site, "S").says(&[TenantClosed]),
+    Rule::new("microsoft-wants-ipv4", Policy, Session, "S").at(At::Any).status(&[(7, 510, 510)]),
+    Rule::new("wants-ipv4", Policy, Session, "W").at(At::Any).says(&[WantsIpv4]).unless(&[NoMailbox]),
+    Rule::new("microsoft-relay-5.7.64", Relay, Host, "S").at(At::Any).status(&[(7, 64, 64)]),
+    Rule::new("microsoft-throttled", Throttled, Us, "S F")
+        .at(At::Any)
+        .code(Transient)
+        .status(&[(7, 500, 500), (7, 650, 652)]),
+    Rule::new("microsoft-blocked", Policy, Us, "S").at(At::Any).status(&[(7, 500, 699), (7, 850, 899)]),
+    Rule::new("sender-authentication", Policy, Us, "R S").at(At::Any).status(&[(7, 20, 27)]),
+    Rule::new("sender-status", Policy, Sender, "R").at(At::Any).status(&[(1, 7, 9)]),
+    // What is about us, first of all what names our sender or a blocklist.
+    Rule::new("greylisted", Greylisted, Recipient, "W").at(At::Any).says(&[Greylist]),
+    Rule::new("restricted", ExistsRestricted, Recipient, "S W")
+        .says(&[Restricted])
+        .unless(&[Listed, Uncertain, Relaying, TooMuch]),
+    Rule::new("sender-refused", Policy, Sender, "S W").at(At::Any).says(&[SenderRefused]),
+    Rule::new("mailbox-rate", ExistsThrottled, Recipient, "S F")
+        .says(&[MailboxRate])
+        .unless(&[Listed, OurName, Uncertain]),
+    Rule::new("blocklist", Policy, Us, "S F Z W").at(At::Any).says(&[Listed]),
+    Rule::new("relay", Relay, Host, "S W").at(At::Any).says(&[Relaying]),
+    Rule::new("encryption-required", AuthRequired, Session, "R W").at(At::Any).says(&[Encrypt]).unless(&[
+        NoMailbox,
+        FullMailbox,
+        DisabledMailbox,
+    ]),
+    Rule::new("authentication-required", AuthRequired, Host, "R W")
+        .at(At::Any)
+        .says(&[Authenticate])
+        .unless(&[NoMailbox, FullMailbox, DisabledMailbox]),
+    // Space and speed: the mailbox's, then ours, then the server's.
+    Rule::new("send-quota", Throttled, Us, "S W").at(At::Any).says(&[SendQuota]),
+    Rule::new("full", Full, Recipient, "S F W")
+        .code(PermanentBut(ABOUT_COMMANDS))
+        .says(&[FullMailbox])
+        .unless(&[Uncertain, OurName]),
+    Rule::new("full-for-now", Full, Recipient, "S F W")
+        .code(Transient)
+        .says(&[FullMailbox])
+        .unless(&[Uncertain, OurName]),
+    Rule::new("too-many-unknown", Policy, Us, "Z").at(At::Any).says(&[TooManyBad]),
+    Rule::new("session-limit", Throttled, Session, "S W").at(At::Any).says(&[SessionLimit]),
+    Rule::new("too-many-recipients-status", Throttled, Session, "R").at(At::Any).status(&[(5, 3, 3)]),
+    Rule::new("throttled", Throttled, Us, "S F W").at(At::Any).says(&[TooMuch]),
+    Rule::new("throttled-status", Throttled, Us, "R").at(At::Any).status(&[(7, 28, 28)]),
+    Rule::new("our-name", Policy, Us, "S F Z W").at(At::Any).says(&[OurName]),
+    Rule::new("verifying", Temporary, Recipient, "S F W").code(Transient).says(&[Verifying]),
+    Rule::new("not-verified", Temporary, Recipient, "W")
+        .code(Permanent)
+        .says(&[Verifying])
+        .unless(&[NoMailbox, DisabledMailbox]),
+    Rule::new("server-disk", Temporary, Host, "R S")
+        .at(At::Any)
+        .says(&[ServerDisk])
+        .unless(&[NoMailbox, DisabledMailbox]),
+    Rule::new("no-space", Temporary, Host, "R W").at(At::Any).status(&[(3, 0, ALL)]).says(&[NoSpace]),
+    Rule::new("full-status", Full, Recipient, "R").status(&[(2, 2, 2)]).unless(&[Uncertain, SenderWord]),
+    // Protocol.
+    Rule::new("protocol", Unclear, Session, "R")
+        .at(At::Any)
+        .code(Of(&[500, 501, 502, 503, 504, 555]))
+        .unless(&[NoMailbox, Conduct, Denied, DisabledMailbox]),
+    Rule::new("auth-code", AuthRequired, Host, "R").at(At::Any).code(Of(&[530, 534, 535])),
+    Rule::new("encryption-code", AuthRequired, Session, "R").at(At::Any).code(Of(&[523, 538])),
+    Rule::new("auth-status", AuthRequired, Session, "R").at(At::Any).status(&[(7, 10, 11)]),
+    // The mailbox is disabled.
+    Rule::new("disabled", Disabled, Recipient, "S F W")
+        .code(PermanentBut(ABOUT_COMMANDS))
+        .says(&[DisabledMailbox])
+        .unless(&[SenderWord, Uncertain]),
+    Rule::new("disabled-for-now", Temporary, Recipient, "W").code(Transient).says(&[DisabledMailbox]),
+    // What is about the domain.
+    Rule::new("mail-sender", Policy, Sender, "W")
+        .at(At::Mail)
+        .says(&[SenderWord, NoMailbox, NoDomain, NotServed]),
+    Rule::new("no-mail-service-here", DomainDead, Host, "R")
+        .at(At::Early)
+        .code(Of(&[521, 554, 556]))
+        .says(&[NoDomain])
+        .unless(&[Conduct, Denied]),
+    Rule::new("host-takes-no-mail", DomainDead, Host, "R").at(At::Early).code(Of(&[521, 556])),
+    Rule::new("domain-dead", DomainDead, Site, "S W")
+        .says(&[NoDomain])
+        .unless(&[SenderWord, Conduct, Uncertain]),
+    Rule::new("not-served", Relay, Host, "S W").says(&[NotServed]).unless(&[SenderWord, Conduct]),
+    // Content, conduct, and what may be one thing or the other.
+    Rule::new("conduct", Policy, Us, "S F Z W").at(At::Any).says(&[Conduct]),
+    Rule::new("sender-word", Policy, Sender, "W").at(At::Any).code(Permanent).says(&[SenderWord]),
+    Rule::new("uncertain-5.1.1", NotFound, Recipient, "S")
+        .code(PermanentBut(ABOUT_COMMANDS))
+        .status(&[(1, 1, 1)])
+        .says(&[NoMailbox])
+        .with(&[Uncertain])
+        .unless(&[Denied, NotNow]),
+    Rule::new("uncertain", Unclear, Us, "W").code(Permanent).says(&[Uncertain]),
+    // There is no such mailbox, as the text says.
+    Rule::new("unknown-for-now", Temporary, Recipient, "W")
+        .code(Transient)
+        .says(&[NoMailbox, Unavailable])
+        .unless(&[RetrySoon]),
+    Rule::new("unknown-temporarily", Temporary, Recipient, "W")
+        .code(Permanent)
+        .says(&[NoMailbox, Unavailable, Rejected])
+        .with(&[NotNow]),
+    Rule::new("unknown", NotFound, Recipient, "S F Z W")
+        .code(PermanentBut(ABOUT_COMMANDS))
+        .says(&[NoMailbox]),
+    Rule::new("disabled-word", Disabled, Recipient, "S W")
+        .code(PermanentBut(ABOUT_COMMANDS))
+        .status(&[(1, 0, ALL), (2, 0, ALL)])
+        .says(&[DisabledBare]),
+    Rule::new("denied", Policy, Us, "W").at(At::Any).code(Permanent).says(&[Denied]),
+    // Permanent, by the enhanced code.
+    Rule::new("status-temporarily", Temporary, Recipient, "W")
+        .code(Permanent)
+        .status(&[(1, 0, ALL), (2, 0, ALL)])
+        .says(&[NotNow]),
+    Rule::new("null-mx-status-exchange", NotFound, Recipient, "S")
+        .code(PermanentBut(ABOUT_COMMANDS))
+        .status(&[(1, 10, 10)])
+        .who(&[Provider::Microsoft365, Provider::Outlook]),
+    Rule::new("null-mx-status", DomainDead, Site, "R")
+        .code(PermanentBut(ABOUT_COMMANDS))
+        .status(&[(1, 10, 10)]),
+    Rule::new("unknown-status", NotFound, Recipient, "R S").code(PermanentBut(ABOUT_COMMANDS)).status(&[
+        (1, 1, 1),
+        (1, 3, 3),
+        (1, 6, 6),
+    ]),
+    Rule::new("domain-status", DomainDead, Site, "R")
+        .code(PermanentBut(&[500, 502, 503, 504, 555]))
+        .status(&[(1, 2, 2), (4, 4, 4)]),
+    Rule::new("disabled-status", Disabled, Recipient, "R")
+        .code(PermanentBut(ABOUT_COMMANDS))
+        .status(&[(2, 1, 1), (7, 13, 13)]),
+    Rule::new("disabled-code", Disabled, Recipient, "R").code(Of(&[525])),
+    Rule::new("host-takes-no-mail-or-not-now", Temporary, Host, "R")
+        .code(Of(&[521, 556]))
+        .status(&[(3, 2, 2)]),
+    Rule::new("domain-code", DomainDead, Site, "R").code(Of(&[521, 556])),
+    Rule::new("rejected-address-status", NotFound, Recipient, "S")
+        .code(Of(&[550, 551, 553, 554]))
+        .status(&[(1, 0, 0), (1, 4, 4), (2, 0, 0)])
+        .says(&[Rejected, Unavailable]),
+    Rule::new("policy-status", Policy, Us, "R").at(At::Any).status(&[(7, 0, ALL)]),
+    Rule::new("unavailable", NotFound, Recipient, "S F R")
+        .code(Of(&[550, 553, 554]))
+        .says(&[Unavailable])
+        .unless(&[Rejected, DisabledBare, NoSpace]),
+    // Transient, by the enhanced code and then by the text.
+    Rule::new("greylisted-status", Greylisted, Recipient, "F")
+        .code(Of(&[450, 451]))
+        .status(&[(2, 0, 0)])
+        .unless(&[NotNow, NoSpace]),
+    Rule::new("throttled-mailbox-status", Throttled, Recipient, "F")
+        .code(Transient)
+        .status(&[(2, 1, 1)])
+        .unless(&[NotNow, DisabledBare]),
+    Rule::new("retry-soon", Greylisted, Recipient, "W").code(Of(&[450, 451, 452])).says(&[RetrySoon]),
+    Rule::new("host-status", Temporary, Host, "R").at(At::Any).status(&[(3, 0, ALL), (4, 0, ALL)]),
+    Rule::new("session-closing", Temporary, Session, "R").at(At::Any).code(Of(&[421])),
+    Rule::new("for-now", Temporary, Host, "R").at(At::Any).code(Transient),
+    Rule::new("not-now", Temporary, Host, "W").at(At::Any).code(Permanent).says(&[NotNow]),
+    // Nothing can be read from it.
+    Rule::new("mail-refused", Policy, Sender, "R").at(At::Mail).code(Permanent),
+    Rule::new("session-refused", Policy, Us, "R").at(At::Early).code(Permanent),
+    Rule::new("bare-refusal", Unclear, Us, "R").at(At::Any).code(Permanent),
+    Rule::new("no-meaning", Unclear, Session, "R").at(At::Any),
+];

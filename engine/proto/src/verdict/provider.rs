@@ -1,0 +1,113 @@
+//! Who runs an MX host: the providers whose replies have rules of their own.
+
+/// An operator of mail servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Provider {
+    /// Gmail and Google Workspace.
+    Google,
+    /// Microsoft 365 (Exchange Online).
+    Microsoft365,
+    /// Outlook.com, Hotmail, Live.
+    Outlook,
+    /// Yahoo, AOL and whom they host.
+    Yahoo,
+    /// iCloud.
+    Icloud,
+    /// Mimecast.
+    Mimecast,
+    /// Proofpoint.
+    Proofpoint,
+    /// Barracuda.
+    Barracuda,
+    /// Cisco Secure Email (IronPort).
+    Cisco,
+    /// Zoho.
+    Zoho,
+    /// GMX, web.de, mail.com, IONOS.
+    Gmx,
+    /// Mail.ru.
+    MailRu,
+    /// Yandex.
+    Yandex,
+    /// QQ and Tencent Exmail.
+    Qq,
+    /// 163.com, 126.com.
+    NetEase,
+}
+
+use Provider::*;
+
+/// Domains of MX hosts, the longer suffix before the shorter one.
+const MX_DOMAINS: [(&str, Provider); 33] = [
+    ("google.com", Google),
+    ("googlemail.com", Google),
+    ("gmail.com", Google),
+    ("olc.protection.outlook.com", Outlook),
+    ("mail.protection.outlook.com", Microsoft365),
+    ("protection.outlook.com", Microsoft365),
+    ("prod.outlook.com", Microsoft365),
+    ("mx.microsoft", Microsoft365),
+    ("outlook.com", Outlook),
+    ("hotmail.com", Outlook),
+    ("yahoodns.net", Yahoo),
+    ("yahoo.com", Yahoo),
+    ("aol.com", Yahoo),
+    ("icloud.com", Icloud),
+    ("mimecast.com", Mimecast),
+    ("mimecast.co.za", Mimecast),
+    ("mimecast-offshore.com", Mimecast),
+    ("pphosted.com", Proofpoint),
+    ("ppe-hosted.com", Proofpoint),
+    ("barracudanetworks.com", Barracuda),
+    ("cudamail.com", Barracuda),
+    ("iphmx.com", Cisco),
+    ("zoho.com", Zoho),
+    ("zoho.eu", Zoho),
+    ("zoho.in", Zoho),
+    ("gmx.net", Gmx),
+    ("web.de", Gmx),
+    ("kundenserver.de", Gmx),
+    ("mail.ru", MailRu),
+    ("yandex.net", Yandex),
+    ("yandex.ru", Yandex),
+    ("qq.com", Qq),
+    ("netease.com", NetEase),
+];
+
+impl Provider {
+    /// Who runs the host of this name; none for anyone else.
+    pub fn of_mx(mx: &str) -> Option<Provider> {
+        let mx = mx.trim_end_matches('.');
+        MX_DOMAINS.iter().find(|(domain, _)| is_within(mx, domain)).map(|(_, provider)| *provider)
+    }
+}
+
+/// True when `host` is `domain` or lies under it.
+fn is_within(host: &str, domain: &str) -> bool {
+    let Some(start) = host.len().checked_sub(domain.len()) else { return false };
+    host.get(start..).is_some_and(|tail| tail.eq_ignore_ascii_case(domain))
+        && (start == 0 || host.as_bytes()[start - 1] == b'.')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_told_by_whole_labels() {
+        for (mx, provider) in [
+            ("gmail-smtp-in.l.google.com", Some(Google)),
+            ("ASPMX.L.GOOGLE.COM.", Some(Google)),
+            ("example-com.mail.protection.outlook.com", Some(Microsoft365)),
+            ("hotmail-com.olc.protection.outlook.com", Some(Outlook)),
+            ("example-com.x-v1.mx.microsoft", Some(Microsoft365)),
+            ("mta5.am0.yahoodns.net", Some(Yahoo)),
+            ("qq.com", Some(Qq)),
+            ("notqq.com", None),
+            ("mx.example.com", None),
+            ("", None),
+        ] {
+            assert_eq!(Provider::of_mx(mx), provider, "{mx}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! What the host says about itself: its resolvers, its name, whether it has IPv6.
+
+use crate::StartError;
+use crate::config::EngineConfig;
+use engine_proto::address::{Address, Domain};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
+
+/// Fills in what the operator left to the host, and checks what was set.
+///
+/// # Errors
+/// What cannot be found out or cannot be used, and what to set instead.
+pub(crate) fn complete(config: &mut EngineConfig) -> Result<(), StartError> {
+    if config.resolvers.is_empty() {
+        config.resolvers = system_resolvers()?;
+    }
+    let ehlo = match config.ehlo.take() {
+        Some(name) => Domain::parse(&name)
+            .map_err(|error| {
+                StartError(format!("the EHLO name is no domain ({error}): set --ehlo to a full name"))
+            })?
+            .as_str()
+            .to_owned(),
+        None => host_name(),
+    };
+    if config.mail_from.is_none() {
+        config.mail_from = Some(format!("postmaster@{ehlo}"));
+    } else if let Some(from) = config.mail_from.as_deref().filter(|from| !from.is_empty()) {
+        Address::parse(from).map_err(|error| StartError(format!("--mail-from is no address: {error}")))?;
+    }
+    config.ehlo = Some(ehlo);
+    if config.sessions == 0 || config.tickets_max == 0 {
+        return Err(StartError("--sessions must be at least 1".into()));
+    }
+    Ok(())
+}
+
+fn system_resolvers() -> Result<Vec<SocketAddr>, StartError> {
+    let text = std::fs::read_to_string("/etc/resolv.conf").map_err(|error| {
+        StartError(format!("/etc/resolv.conf cannot be read ({error}): name one with --resolver"))
+    })?;
+    let resolvers = parse_resolvers(&text);
+    if resolvers.is_empty() {
+        return Err(StartError(
+            "/etc/resolv.conf names no resolver: name one with --resolver IP:PORT".into(),
+        ));
+    }
+    Ok(resolvers)
+}
+
+fn parse_resolvers(text: &str) -> Vec<SocketAddr> {
+    text.lines()
+        .filter_map(|line| line.trim().strip_prefix("nameserver"))
+        .filter_map(|rest| rest.trim().parse::<IpAddr>().ok())
+        .map(|address| SocketAddr::new(address, 53))
+        .collect()
+}
+
+/// The fully qualified name: the kernel's, or the one that `/etc/hosts` has for it. A name without a dot is used as
+/// it is, with a warning: many mail servers refuse it.
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = name.trim();
+    let full = if name.contains('.') {
+        Some(name.to_owned())
+    } else {
+        let hosts = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
+        full_name(&hosts, name)
+    };
+    let domain = full.as_deref().and_then(|full| Domain::parse(full).ok());
+    match domain {
+        Some(domain) => domain.as_str().to_owned(),
+        None => {
+            tracing::warn!(
+                "this host has no fully qualified name, and mail servers may refuse it: set --ehlo"
+            );
+            let word: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
+            if word.is_empty() { "localhost".to_owned() } else { word }
+        }
+    }
+}
+
+fn full_name(hosts: &str, name: &str) -> Option<String> {
+    hosts
+        .lines()
+        .map(|line| line.split('#').next().unwrap_or_default())
+        .map(|line| line.split_ascii_whitespace().skip(1).collect::<Vec<_>>())
+        .find(|names| names.contains(&name))?
+        .into_iter()
+        .find(|candidate| candidate.contains('.'))
+        .map(str::to_owned)
+}
+
+/// Whether the kernel has a route to hosts on IPv6: the public Internet, or a network that the operator allows.
+pub(crate) fn has_ipv6(config: &EngineConfig) -> bool {
+    // A UDP socket that connects sends nothing; the address is one of the root servers'.
+    let root = Ipv6Addr::new(0x2001, 0x503, 0xba3e, 0, 0, 0, 2, 0x30);
+    let reachable =
+        UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).and_then(|socket| socket.connect((root, 53))).is_ok();
+    reachable || config.allow_net.iter().any(|net| net.is_ipv6())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resolvers_are_read_as_resolv_conf_has_them() {
+        let text = "# nameserver 192.0.2.9\nnameserver 192.0.2.1\n  nameserver\t2001:db8::1 \nsearch example\nnameserver x\n";
+        let expected: Vec<SocketAddr> =
+            ["192.0.2.1:53", "[2001:db8::1]:53"].iter().map(|text| text.parse().unwrap()).collect();
+        assert_eq!(parse_resolvers(text), expected);
+    }
+
+    #[test]
+    fn the_full_name_comes_from_the_hosts_file() {
+        let hosts = "127.0.0.1 localhost\n192.0.2.7 mx.example.org mx # ours\n";
+        assert_eq!(full_name(hosts, "mx").as_deref(), Some("mx.example.org"));
+        assert_eq!(full_name(hosts, "other"), None);
+        assert_eq!(full_name("127.0.0.1 localhost mx", "mx"), None);
+    }
+}

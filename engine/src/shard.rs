@@ -1,0 +1,336 @@
+//! A shard: one thread, one runtime, and all that it alone owns. Nothing here takes a lock.
+
+use crate::Outage;
+use crate::config::EngineConfig;
+use crate::inbox::Inbox;
+use crate::knowledge::Knowledge;
+use crate::probe;
+use crate::resolver::Resolver;
+use crate::runtime::{Main, Runtime};
+use crate::session::SessionConfig;
+use crate::site::{Group, Next, Site};
+use crate::verify;
+use crate::work::{Message, Plan, Work};
+use engine_proto::address::Domain;
+use engine_proto::pace::{Ceiling, Profile, SitePace, Start};
+use engine_proto::smtp::dialog::DialogConfig;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// What all threads of the engine share.
+pub(crate) struct Shared {
+    pub(crate) config: EngineConfig,
+    pub(crate) dialog: Arc<DialogConfig>,
+    pub(crate) tls: Arc<rustls::ClientConfig>,
+    pub(crate) shards: Vec<ShardFace>,
+    pub(crate) hasher: RandomState,
+    pub(crate) stopping: AtomicBool,
+    /// Whether hosts that have IPv6 addresses can be reached at them.
+    pub(crate) ipv6: bool,
+    pub(crate) started: Instant,
+}
+
+/// What other threads see of a shard.
+pub(crate) struct ShardFace {
+    pub(crate) inbox: Inbox<Message>,
+    /// Milliseconds since the engine's start at the shard's last heartbeat; [`u64::MAX`] when it has ended.
+    pub(crate) heartbeat: AtomicU64,
+}
+
+impl Shared {
+    /// The shard that is at home for `name`: a domain or a site.
+    pub(crate) fn shard_of(&self, name: &str) -> &ShardFace {
+        let index = self.hasher.hash_one(name) as usize % self.shards.len();
+        &self.shards[index]
+    }
+}
+
+/// How works are spread over sessions of one group: one more session for each so many.
+const WORKS_A_SESSION: usize = 50;
+/// Works whose time is over are looked for this often.
+const SWEEP: Duration = Duration::from_millis(250);
+/// Groups without work are forgotten after this.
+const GROUP_IDLE: Duration = Duration::from_secs(120);
+/// The shard says this often that it is alive.
+pub(crate) const HEARTBEAT: Duration = Duration::from_millis(200);
+
+pub(crate) struct Shard<R: Runtime> {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) sessions: Rc<SessionConfig>,
+    pub(crate) smtp_port: u16,
+    /// No session task waits longer than this for anything.
+    pub(crate) session_limit: Duration,
+    pub(crate) resolver: Resolver<R>,
+    pub(crate) walks: RefCell<verify::Walks>,
+    pub(crate) knowledge: RefCell<Knowledge>,
+    /// Somebody has asked for a story, so stories are kept.
+    pub(crate) stories: Cell<bool>,
+    sites: RefCell<HashMap<Box<str>, Rc<Site>>>,
+    groups: RefCell<HashMap<Box<str>, Rc<Group>>>,
+    open: Cell<usize>,
+    sessions_max: usize,
+    /// Groups that may have a session but for the total.
+    starved: RefCell<VecDeque<Weak<Group>>>,
+    random: RefCell<StdRng>,
+}
+
+/// The main future of a shard's thread.
+pub(crate) struct ShardMain {
+    pub(crate) index: usize,
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Main for ShardMain {
+    async fn run<R: Runtime>(self) {
+        let shard = Rc::new(Shard::<R>::new(Arc::clone(&self.shared), self.index));
+        R::spawn(housekeeping(Rc::clone(&shard), self.index));
+        let face = &self.shared.shards[self.index];
+        loop {
+            match face.inbox.pop().await {
+                Message::Resolve(work) => verify::resolve(&shard, work),
+                Message::Probe(work, plan) => shard.probe(work, &plan),
+                Message::Stop => break,
+            }
+        }
+        shard.abandon();
+        while let Some(message) = face.inbox.try_pop() {
+            if let Message::Resolve(work) | Message::Probe(work, _) = message {
+                work.fail(Outage::Stopping);
+            }
+        }
+        face.heartbeat.store(u64::MAX, Ordering::Relaxed);
+    }
+}
+
+/// Heartbeat and sweep, for as long as the shard lives.
+async fn housekeeping<R: Runtime>(shard: Rc<Shard<R>>, index: usize) {
+    let mut swept = Instant::now();
+    loop {
+        let face = &shard.shared.shards[index];
+        let alive = shard.shared.started.elapsed().as_millis() as u64;
+        if face.heartbeat.swap(alive, Ordering::Relaxed) == u64::MAX {
+            face.heartbeat.store(u64::MAX, Ordering::Relaxed);
+            return;
+        }
+        if swept.elapsed() >= SWEEP {
+            swept = Instant::now();
+            shard.sweep(swept);
+        }
+        R::sleep(HEARTBEAT).await;
+    }
+}
+
+impl<R: Runtime> Shard<R> {
+    fn new(shared: Arc<Shared>, index: usize) -> Shard<R> {
+        let mut random = StdRng::from_os_rng();
+        let config = &shared.config;
+        let count = shared.shards.len();
+        // The total is shared out exactly: the first shards take what does not divide.
+        let sessions_max = (config.sessions / count + usize::from(index < config.sessions % count)).max(1);
+        let dialog = Arc::clone(&shared.dialog);
+        let patience = dialog.patience;
+        Shard {
+            sessions: Rc::new(SessionConfig { dialog, tls: Arc::clone(&shared.tls) }),
+            smtp_port: config.smtp_port,
+            session_limit: patience.banner + patience.ehlo * 3 + patience.tls + patience.mail + patience.rcpt,
+            resolver: Resolver::new(config, random.random()),
+            walks: RefCell::default(),
+            knowledge: RefCell::default(),
+            stories: Cell::new(false),
+            sites: RefCell::default(),
+            groups: RefCell::default(),
+            open: Cell::new(0),
+            sessions_max,
+            starved: RefCell::default(),
+            random: RefCell::new(random),
+            shared,
+        }
+    }
+
+    pub(crate) fn random(&self) -> u64 {
+        self.random.borrow_mut().random()
+    }
+
+    pub(crate) fn random_bytes(&self) -> [u8; 16] {
+        self.random.borrow_mut().random()
+    }
+
+    /// Puts work into its group's queue.
+    fn probe(self: &Rc<Self>, work: Work, plan: &Plan) {
+        let now = Instant::now();
+        self.stories.set(self.stories.get() || work.trace.is_some());
+        let group = self.group(plan, now);
+        group.enqueue(work);
+        // A host that is down is known to be: nobody waits to hear it again.
+        if group.next(now) == Next::Nothing {
+            group.take_stranded(now).into_iter().for_each(Work::give_up);
+        }
+        self.dispatch(&group);
+    }
+
+    fn group(&self, plan: &Plan, now: Instant) -> Rc<Group> {
+        if let Some(group) = self.groups.borrow().get(&plan.group) {
+            return Rc::clone(group);
+        }
+        let mut sites = self.sites.borrow_mut();
+        let site = sites.entry(plan.site.clone()).or_insert_with(|| {
+            let profile: Profile = self.shared.config.pace.into();
+            let pace = SitePace::new(Ceiling::of(profile, &plan.site), now);
+            Rc::new(Site::new(pace))
+        });
+        let group = Rc::new(Group::new(plan, Rc::clone(site), now));
+        self.groups.borrow_mut().insert(plan.group.clone(), Rc::clone(&group));
+        group
+    }
+
+    /// Starts sessions for a group as its work wants and its site, the total and its routes allow.
+    pub(crate) fn dispatch(self: &Rc<Self>, group: &Rc<Group>) {
+        let site = &group.site;
+        while group.wants_session(WORKS_A_SESSION) {
+            let now = Instant::now();
+            match group.next(now) {
+                Next::Route(_) => {}
+                Next::Rest(until) => return self.wait(group, until),
+                Next::Nothing => return,
+            }
+            match site.pace.borrow_mut().may_start(now, site.open.get()) {
+                Start::Now => {}
+                Start::At(until) => return self.wait(group, until),
+                Start::WhenOneEnds => return queue(&site.waiting, group),
+            }
+            if self.open.get() >= self.sessions_max {
+                return queue(&self.starved, group);
+            }
+            site.pace.borrow_mut().started();
+            let seat = Seat::take(self, group);
+            let (shard, group) = (Rc::clone(self), Rc::clone(group));
+            R::spawn(async move {
+                let _seat = seat;
+                probe::serve(&shard, &group).await;
+            });
+        }
+    }
+
+    /// Looks at a group's site again at `until`.
+    fn wait(self: &Rc<Self>, group: &Rc<Group>, until: Instant) {
+        let site = Rc::clone(&group.site);
+        queue(&site.waiting, group);
+        if site.timer.replace(true) {
+            return;
+        }
+        let shard = Rc::clone(self);
+        R::spawn(async move {
+            R::sleep(until.saturating_duration_since(Instant::now())).await;
+            site.timer.set(false);
+            shard.wake(&site.waiting);
+        });
+    }
+
+    /// Dispatches the groups that were queued when it began, each once.
+    fn wake(self: &Rc<Self>, queue: &RefCell<VecDeque<Weak<Group>>>) {
+        let queued = std::mem::take(&mut *queue.borrow_mut());
+        let groups: Vec<_> = queued.iter().filter_map(Weak::upgrade).collect();
+        groups.iter().for_each(|group| group.leave_session_queue());
+        groups.iter().for_each(|group| self.dispatch(group));
+    }
+
+    /// Whether a group waits for a session that another one could give up.
+    pub(crate) fn is_crowded(&self) -> bool {
+        !self.starved.borrow().is_empty()
+    }
+
+    /// A sheet for a session's story, if anybody wants one.
+    pub(crate) fn story(&self) -> Option<Vec<String>> {
+        self.stories.get().then(Vec::new)
+    }
+
+    /// Tells a story of a session that came to nothing to those who wait in its group.
+    pub(crate) fn tell(&self, group: &Group, story: Option<Vec<String>>) {
+        if let Some(story) = story {
+            group.tell(&story);
+        }
+    }
+
+    /// Tells what was said about control recipients to those who wait for them.
+    pub(crate) fn tell_domains(&self, domains: &[Option<Domain>], story: Option<&mut Vec<String>>) {
+        if let Some(story) = story {
+            let mut knowledge = self.knowledge.borrow_mut();
+            domains.iter().flatten().for_each(|domain| knowledge.tell(domain, story));
+            story.clear();
+        }
+    }
+
+    /// A session has ended: one that was refused for the total may begin.
+    fn wake_starved(self: &Rc<Self>) {
+        while self.open.get() < self.sessions_max {
+            let Some(group) = self.starved.borrow_mut().pop_front() else { return };
+            if let Some(group) = group.upgrade() {
+                group.leave_session_queue();
+                self.dispatch(&group);
+            }
+        }
+    }
+
+    fn sweep(&self, now: Instant) {
+        for group in self.groups.borrow().values() {
+            group.take_expired(Some(now)).into_iter().for_each(Work::give_up);
+        }
+        self.knowledge.borrow_mut().expire(now);
+        self.groups.borrow_mut().retain(|_, group| !group.is_forgotten(now, GROUP_IDLE));
+        // A site lives as long as a group of it.
+        self.sites.borrow_mut().retain(|_, site| Rc::strong_count(site) > 1);
+        self.walks.borrow_mut().sweep(now);
+    }
+
+    /// Answers all that is under way: the engine stops.
+    fn abandon(&self) {
+        for group in self.groups.borrow().values() {
+            group.take_expired(None).into_iter().for_each(|work| work.fail(Outage::Stopping));
+        }
+        self.knowledge.borrow_mut().abandon();
+        self.walks.borrow_mut().abandon();
+    }
+}
+
+fn queue(queue: &RefCell<VecDeque<Weak<Group>>>, group: &Rc<Group>) {
+    if group.queue_for_session() {
+        queue.borrow_mut().push_back(Rc::downgrade(group));
+    }
+}
+
+/// A place among the open sessions; given back when its task ends, however it ends.
+struct Seat<R: Runtime> {
+    shard: Rc<Shard<R>>,
+    group: Rc<Group>,
+}
+
+impl<R: Runtime> Seat<R> {
+    fn take(shard: &Rc<Shard<R>>, group: &Rc<Group>) -> Seat<R> {
+        shard.open.set(shard.open.get() + 1);
+        group.site.open.set(group.site.open.get() + 1);
+        group.opened();
+        Seat { shard: Rc::clone(shard), group: Rc::clone(group) }
+    }
+}
+
+impl<R: Runtime> Drop for Seat<R> {
+    fn drop(&mut self) {
+        let (shard, group) = (&self.shard, &self.group);
+        shard.open.set(shard.open.get() - 1);
+        group.site.open.set(group.site.open.get() - 1);
+        group.closed(Instant::now());
+        if shard.shared.stopping.load(Ordering::Relaxed) {
+            return;
+        }
+        shard.dispatch(group);
+        shard.wake(&group.site.waiting);
+        shard.wake_starved();
+    }
+}

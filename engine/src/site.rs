@@ -1,0 +1,316 @@
+//! Sites and the groups of hosts below them: who waits for what, and which route is to be tried next. No I/O.
+//!
+//! A site is paced as a whole. Below it, domains with the same set of MX hosts form a group and share its queue,
+//! its routes and its sessions.
+
+use crate::work::{Plan, Work};
+use engine_proto::address::Domain;
+use engine_proto::pace::{SitePace, Start};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::rc::{Rc, Weak};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+/// How long a host that cannot be reached, or refuses us, is left alone.
+pub(crate) const DOWN: Duration = Duration::from_secs(60);
+
+/// A site: the unit of pacing.
+pub(crate) struct Site {
+    pub(crate) pace: RefCell<SitePace>,
+    /// Sessions open, over all groups.
+    pub(crate) open: Cell<u32>,
+    /// Groups that want a session and may not have one yet.
+    pub(crate) waiting: RefCell<VecDeque<Weak<Group>>>,
+    /// A task sleeps until a session may begin.
+    pub(crate) timer: Cell<bool>,
+}
+
+/// Domains with the same MX hosts.
+pub(crate) struct Group {
+    pub(crate) site: Rc<Site>,
+    pub(crate) routes: Vec<Route>,
+    state: RefCell<State>,
+}
+
+/// One address of one host.
+pub(crate) struct Route {
+    pub(crate) host: Rc<str>,
+    pub(crate) address: IpAddr,
+    /// Out of use until then, and why.
+    down: Cell<Option<(Instant, &'static str)>>,
+    /// Left alone for a moment: it was too much for it.
+    resting: Cell<Option<Instant>>,
+    /// Connections in a row that died without a word.
+    strikes: Cell<u8>,
+    /// A TLS handshake failed here: the next session goes in the clear.
+    pub(crate) plain_only: Cell<bool>,
+}
+
+struct State {
+    /// One queue a priority.
+    queues: [VecDeque<Work>; 3],
+    /// Domains whose control recipient is to be asked.
+    controls: VecDeque<Domain>,
+    open: u32,
+    /// Sessions that wait for work.
+    idle: Vec<Waker>,
+    queued_for_session: bool,
+    used: Instant,
+}
+
+/// What a group's work can do next.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Try this route.
+    Route(usize),
+    /// Every route that is left rests until then.
+    Rest(Instant),
+    /// No route is left for what waits.
+    Nothing,
+}
+
+impl Site {
+    pub(crate) fn new(pace: SitePace) -> Site {
+        Site {
+            pace: RefCell::new(pace),
+            open: Cell::new(0),
+            waiting: RefCell::default(),
+            timer: Cell::new(false),
+        }
+    }
+
+    /// Whether a session task may open another session in place of the one that it had; counts it if so.
+    pub(crate) fn start_another(&self, now: Instant) -> bool {
+        let mut pace = self.pace.borrow_mut();
+        let may = pace.may_start(now, self.open.get().saturating_sub(1)) == Start::Now;
+        if may {
+            pace.started();
+        }
+        may
+    }
+}
+
+impl Route {
+    pub(crate) fn take_down(&self, until: Instant, rule: &'static str) {
+        self.down.set(Some((until, rule)));
+    }
+
+    pub(crate) fn rest(&self, until: Instant) {
+        self.resting.set(Some(until));
+    }
+
+    /// A connection died without a word; true when that is once too often.
+    pub(crate) fn strike(&self, patience: u8) -> bool {
+        self.strikes.set(self.strikes.get().saturating_add(1));
+        self.strikes.get() >= patience
+    }
+
+    pub(crate) fn works(&self) {
+        self.strikes.set(0);
+    }
+
+    fn is_down(&self, now: Instant) -> Option<&'static str> {
+        self.down.get().filter(|(until, _)| *until > now).map(|(_, rule)| rule)
+    }
+
+    fn rests(&self, now: Instant) -> Option<Instant> {
+        self.resting.get().filter(|&until| until > now)
+    }
+}
+
+impl Group {
+    pub(crate) fn new(plan: &Plan, site: Rc<Site>, now: Instant) -> Group {
+        let mut last: Rc<str> = "".into();
+        let routes = plan.routes.iter().take(64).map(|(host, address)| {
+            if **host != *last {
+                last = host.as_ref().into();
+            }
+            Route {
+                host: Rc::clone(&last),
+                address: *address,
+                down: Cell::new(None),
+                resting: Cell::new(None),
+                strikes: Cell::new(0),
+                plain_only: Cell::new(false),
+            }
+        });
+        Group {
+            site,
+            routes: routes.collect(),
+            state: RefCell::new(State {
+                queues: Default::default(),
+                controls: VecDeque::new(),
+                open: 0,
+                idle: Vec::new(),
+                queued_for_session: false,
+                used: now,
+            }),
+        }
+    }
+
+    /// Puts work behind what waits, and wakes a session that has none.
+    pub(crate) fn enqueue(&self, work: Work) {
+        let mut state = self.state.borrow_mut();
+        state.queues[work.priority as usize].push_back(work);
+        if let Some(waker) = state.idle.pop() {
+            waker.wake();
+        }
+    }
+
+    /// Puts work back in front of what waits.
+    pub(crate) fn put_back(&self, work: Work) {
+        self.state.borrow_mut().queues[work.priority as usize].push_front(work);
+    }
+
+    /// A domain's control recipient is to be asked.
+    pub(crate) fn want_control(&self, domain: Domain) {
+        self.state.borrow_mut().controls.push_back(domain);
+    }
+
+    /// Takes up to `most` domains whose control recipient is to be asked.
+    pub(crate) fn take_controls(&self, most: usize) -> Vec<Domain> {
+        let mut state = self.state.borrow_mut();
+        let count = most.min(state.controls.len());
+        state.controls.drain(..count).collect()
+    }
+
+    /// Takes up to `most` works that have not been answered for on `route`, the most urgent first.
+    pub(crate) fn take(&self, route: usize, most: usize) -> Vec<Work> {
+        let mut state = self.state.borrow_mut();
+        let mut taken = Vec::new();
+        for queue in &mut state.queues {
+            let mut at = 0;
+            while taken.len() < most && at < queue.len() {
+                if queue[at].tried & (1 << route) == 0 {
+                    taken.extend(queue.remove(at));
+                } else {
+                    at += 1;
+                }
+            }
+        }
+        taken
+    }
+
+    /// Takes all works whose time is over, or all there are.
+    pub(crate) fn take_expired(&self, now: Option<Instant>) -> Vec<Work> {
+        let mut state = self.state.borrow_mut();
+        let mut taken = Vec::new();
+        for queue in &mut state.queues {
+            if now.is_some_and(|now| queue.iter().all(|work| work.deadline > now)) {
+                continue;
+            }
+            for work in std::mem::take(queue) {
+                match now {
+                    Some(now) if work.deadline > now => queue.push_back(work),
+                    _ => taken.push(work),
+                }
+            }
+        }
+        taken
+    }
+
+    /// Takes the works that no route is left for, each with the reason why.
+    pub(crate) fn take_stranded(&self, now: Instant) -> Vec<Work> {
+        let mut state = self.state.borrow_mut();
+        let mut taken = Vec::new();
+        for queue in &mut state.queues {
+            for mut work in std::mem::take(queue) {
+                let open = |(index, route): (usize, &Route)| {
+                    work.tried & (1 << index) == 0 && route.is_down(now).is_none()
+                };
+                if self.routes.iter().enumerate().any(open) {
+                    queue.push_back(work);
+                    continue;
+                }
+                let untried =
+                    self.routes.iter().enumerate().filter(|(index, _)| work.tried & (1 << index) == 0);
+                if let Some(rule) = untried.filter_map(|(_, route)| route.is_down(now)).next_back() {
+                    work.leave(rule, None);
+                }
+                taken.push(work);
+            }
+        }
+        taken
+    }
+
+    /// What the work that waits can do next. The order of the routes is that of the MX preferences.
+    pub(crate) fn next(&self, now: Instant) -> Next {
+        let state = self.state.borrow();
+        let untried = |index: usize| {
+            !state.controls.is_empty()
+                || state.queues.iter().flatten().any(|work| work.tried & (1 << index) == 0)
+        };
+        let mut rest: Option<Instant> = None;
+        for (index, route) in self.routes.iter().enumerate() {
+            if route.is_down(now).is_some() || !untried(index) {
+                continue;
+            }
+            match route.rests(now) {
+                None => return Next::Route(index),
+                Some(until) => rest = Some(rest.map_or(until, |rest| rest.min(until))),
+            }
+        }
+        rest.map_or(Next::Nothing, Next::Rest)
+    }
+
+    /// How many works and controls wait.
+    pub(crate) fn waiting(&self) -> usize {
+        let state = self.state.borrow();
+        state.controls.len() + state.queues.iter().map(VecDeque::len).sum::<usize>()
+    }
+
+    /// Whether only patient works wait, for which a silent host is asked again.
+    pub(crate) fn is_patient(&self) -> bool {
+        self.state.borrow().queues[0].is_empty()
+    }
+
+    /// Whether another session is worth its connection.
+    pub(crate) fn wants_session(&self, works_a_session: usize) -> bool {
+        let waiting = self.waiting();
+        let state = self.state.borrow();
+        waiting > 0 && (state.open as usize).saturating_mul(works_a_session) < waiting
+    }
+
+    pub(crate) fn opened(&self) {
+        self.state.borrow_mut().open += 1;
+    }
+
+    pub(crate) fn closed(&self, now: Instant) {
+        let mut state = self.state.borrow_mut();
+        state.open -= 1;
+        state.used = now;
+    }
+
+    /// Adds to the stories of those who wait.
+    pub(crate) fn tell(&self, story: &[String]) {
+        for work in self.state.borrow_mut().queues.iter_mut().flatten() {
+            if let Some(trace) = &mut work.trace {
+                trace.extend(story.iter().cloned());
+            }
+        }
+    }
+
+    /// A session waits for work.
+    pub(crate) fn idle(&self, waker: Waker) {
+        self.state.borrow_mut().idle.push(waker);
+    }
+
+    /// Marks the group as queued for a session; false when it already is.
+    pub(crate) fn queue_for_session(&self) -> bool {
+        !std::mem::replace(&mut self.state.borrow_mut().queued_for_session, true)
+    }
+
+    pub(crate) fn leave_session_queue(&self) {
+        self.state.borrow_mut().queued_for_session = false;
+    }
+
+    /// Nothing waits, nothing is open, and nothing has been for a while.
+    pub(crate) fn is_forgotten(&self, now: Instant, after: Duration) -> bool {
+        self.waiting() == 0 && {
+            let state = self.state.borrow();
+            state.open == 0 && now.saturating_duration_since(state.used) >= after
+        }
+    }
+}

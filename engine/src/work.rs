@@ -1,0 +1,144 @@
+//! What travels between threads: an address with all that is known of it so far, and where it is to go.
+
+use crate::inbox::Inbox;
+use crate::{Answer, Finding, Outage, Priority, Request};
+use engine_proto::address::Address;
+use engine_proto::verdict::Reason;
+use std::net::IpAddr;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// An address on its way to a verdict: a handle of one word, since it moves often.
+pub(crate) struct Work(Box<State>);
+
+/// What is known of an address so far.
+pub(crate) struct State {
+    pub(crate) ticket: u64,
+    pub(crate) client: Arc<Mailbox>,
+    pub(crate) address: Address,
+    pub(crate) priority: Priority,
+    /// When it is answered with what is known, whatever goes on.
+    pub(crate) deadline: Instant,
+    /// Routes of its group that have said what they have to say about it, a bit each.
+    pub(crate) tried: u64,
+    /// How often it was put back: by throttling, or by a session that ended at it.
+    pub(crate) returns: u8,
+    /// What is answered if nothing better comes.
+    pub(crate) fallback: Finding,
+    pub(crate) trace: Option<Vec<String>>,
+    answered: bool,
+}
+
+/// Where a client's answers go, and how many it may still get.
+pub(crate) struct Mailbox {
+    pub(crate) inbox: Inbox<Answer>,
+    /// Tickets under way of all clients together.
+    pub(crate) under_way: Arc<AtomicUsize>,
+}
+
+/// What a shard's inbox takes.
+pub(crate) enum Message {
+    /// To the home shard of the domain: find its mail hosts.
+    Resolve(Work),
+    /// To the shard that owns the site: ask them.
+    Probe(Work, Arc<Plan>),
+    /// Answer what is under way and end.
+    Stop,
+}
+
+/// The mail hosts of a domain, in the order in which they are to be tried.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// Who runs the hosts: the unit of pacing and sharding.
+    pub(crate) site: Box<str>,
+    /// Names the set of hosts, so that domains with equal sets share sessions.
+    pub(crate) group: Box<str>,
+    /// Host names with their addresses.
+    pub(crate) routes: Vec<(Box<str>, IpAddr)>,
+}
+
+impl Work {
+    pub(crate) fn new(request: Request, client: Arc<Mailbox>, deadline: Instant) -> Work {
+        Work(Box::new(State {
+            ticket: request.ticket,
+            client,
+            address: request.address,
+            priority: request.priority,
+            deadline,
+            tried: 0,
+            returns: 0,
+            fallback: Finding { reason: Reason::Unverifiable, rule: "dns_timeout", retry_after: None },
+            trace: request.trace.then(Vec::new),
+            answered: false,
+        }))
+    }
+
+    /// Answers with a verdict.
+    pub(crate) fn settle(self, reason: Reason, rule: &'static str) {
+        self.finish(Finding { reason, rule, retry_after: None });
+    }
+
+    /// Answers with what is known when nothing more can be found out.
+    pub(crate) fn give_up(self) {
+        let fallback = self.fallback.clone();
+        self.finish(fallback);
+    }
+
+    /// Answers with a finding.
+    pub(crate) fn finish(mut self, finding: Finding) {
+        self.note(|| format!("verdict: {} (rule {})", finding.reason.as_str(), finding.rule));
+        self.answer(Ok(finding));
+    }
+
+    /// Answers that nothing can be said, through no fault of the address.
+    pub(crate) fn fail(mut self, outage: Outage) {
+        self.answer(Err(outage));
+    }
+
+    /// Remembers the best reason so far for not knowing.
+    pub(crate) fn leave(&mut self, rule: &'static str, retry_after: Option<Duration>) {
+        self.fallback = Finding { reason: Reason::Unverifiable, rule, retry_after };
+    }
+
+    /// Adds a line to the story, where somebody wants it.
+    pub(crate) fn note(&mut self, line: impl FnOnce() -> String) {
+        if let Some(trace) = &mut self.trace {
+            trace.push(line());
+        }
+    }
+
+    fn answer(&mut self, result: Result<Finding, Outage>) {
+        self.answered = true;
+        let trace = self.trace.take().unwrap_or_default();
+        // The room was reserved when the request was taken; without the client nobody waits.
+        if self.client.inbox.push(Answer { ticket: self.ticket, result, trace }).is_err() {
+            tracing::error!("an answer found no room in its client's inbox");
+            self.client.under_way.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Deref for Work {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.0
+    }
+}
+
+impl DerefMut for Work {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.0
+    }
+}
+
+/// Every request gets an answer, also when the task that held it is dropped or panics.
+impl Drop for Work {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.answer(Err(Outage::Stopping));
+        }
+    }
+}

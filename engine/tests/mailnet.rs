@@ -1,0 +1,108 @@
+//! The engine against a mail internet that shares no code with it and knows the truth.
+
+use engine::config::{DriverChoice, EngineConfig, Network, Pace, RuntimeChoice};
+use engine::proto::address::Address;
+use engine::{Answer, Client, Engine, Priority, Request};
+use mailnet::{Mailnet, Running, Scenario};
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+const FLAVORS: [(RuntimeChoice, DriverChoice); 3] = [
+    (RuntimeChoice::Monoio, DriverChoice::IoUring),
+    (RuntimeChoice::Monoio, DriverChoice::Epoll),
+    (RuntimeChoice::Glommio, DriverChoice::IoUring),
+];
+
+fn scenario(name: &str) -> Scenario {
+    let path = format!("{}/../tools/mailnet/scenarios/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).expect("the scenario can be read");
+    let any = "127.0.0.1:0".parse().expect("an address");
+    Scenario::parse(&text).expect("the scenario is sound").with_dns(any).with_smtp_port(0)
+}
+
+fn config(net: &Running, (runtime, driver): (RuntimeChoice, DriverChoice)) -> EngineConfig {
+    EngineConfig {
+        resolvers: vec![net.dns()],
+        smtp_port: net.smtp_port(),
+        allow_net: vec![
+            Network::parse("127.0.0.0/8").expect("a network"),
+            Network::parse("::1").expect("a network"),
+        ],
+        ehlo: Some("probe.example".into()),
+        shards: 2,
+        runtime,
+        driver,
+        pace: Pace::Lab,
+        ..EngineConfig::default()
+    }
+}
+
+/// Asks about all addresses and returns the answers by their place.
+fn ask(client: &Client, addresses: &[String], priority: Priority, trace: bool) -> HashMap<u64, Answer> {
+    let mut answers = HashMap::new();
+    let mut sent = 0;
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while answers.len() < addresses.len() {
+        while let Some(text) = addresses.get(sent) {
+            let address = Address::parse(text).expect("an address");
+            let request = Request { ticket: sent as u64, address, priority, trace };
+            if client.submit(request).is_err() {
+                break;
+            }
+            sent += 1;
+        }
+        let answer = client.answer_blocking(Duration::from_secs(1));
+        if let Some(answer) = answer {
+            assert!(answers.insert(answer.ticket, answer).is_none(), "a ticket was answered twice");
+        }
+        assert!(Instant::now() < deadline, "{} of {} answers", answers.len(), addresses.len());
+    }
+    assert!(client.answer_blocking(Duration::from_millis(50)).is_none(), "one answer too many");
+    answers
+}
+
+fn reason(answer: &Answer) -> &'static str {
+    answer.result.as_ref().map_or("outage", |finding| finding.reason.as_str())
+}
+
+fn check(name: &str, count: usize, flavor: (RuntimeChoice, DriverChoice)) {
+    let scenario = scenario(name);
+    // Each once: a greylisted address would be let in at its second time.
+    let drawn: BTreeMap<String, &str> = scenario
+        .addresses(count, 11)
+        .map(|(address, expected)| (address, expected.reason.as_str()))
+        .filter(|(address, _)| Address::parse(address).is_ok())
+        .collect();
+    let (addresses, expected): (Vec<String>, Vec<&str>) = drawn.into_iter().unzip();
+    let net = Mailnet::start(scenario).expect("mailnet starts");
+    let engine = Engine::start(config(&net, flavor)).expect("the engine starts");
+    let client = engine.client(4096);
+    let answers = ask(&client, &addresses, Priority::Single, true);
+    let mut wrong = Vec::new();
+    for ((ticket, address), expected) in (0..).zip(&addresses).zip(expected) {
+        let answer = &answers[&ticket];
+        if reason(answer) != expected {
+            wrong.push(format!(
+                "{address}: {} for {expected}\n    {}",
+                reason(answer),
+                answer.trace.join("\n    ")
+            ));
+        }
+    }
+    engine.stop();
+    assert!(
+        wrong.is_empty(),
+        "{} of {} wrong\n{}",
+        wrong.len(),
+        addresses.len(),
+        wrong[..wrong.len().min(8)].join("\n")
+    );
+    assert_eq!(net.stop().violations, Default::default());
+}
+
+#[test]
+fn every_reason_on_every_runtime() {
+    for flavor in FLAVORS {
+        check("reasons", 2000, flavor);
+    }
+}

@@ -1,0 +1,120 @@
+//! mailprobe with an engine that asks nobody: what it finds is said by the local part.
+//!
+//! The tests run it to see the rest of the program work, whatever mail servers there are. The local part is a word
+//! and options after dashes, as in `mailbox_exists-500`: the reason to find after so many milliseconds. `outage`
+//! and `stopping` are the engine's outages, `full` is a queue without room, `never` is no answer at all.
+
+use engine::config::EngineConfig;
+use engine::proto::verdict::Reason;
+use engine::{Answer, Finding, Outage, Refusal, Request, StartError};
+use frontend::engine_client::{Backend, Line};
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Poll, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+fn main() -> ExitCode {
+    frontend::cli::main(std::env::args_os(), |_: EngineConfig| {
+        Ok::<Box<dyn Backend>, StartError>(Box::new(Scripted))
+    })
+}
+
+struct Scripted;
+
+impl Backend for Scripted {
+    fn line(&self, capacity: usize) -> Box<dyn Line + Send> {
+        Box::new(ScriptedLine { capacity, shared: Arc::default() })
+    }
+
+    fn describe(&self) -> String {
+        "scripted, asks nobody".into()
+    }
+
+    fn stop(self: Box<Self>) {}
+}
+
+struct ScriptedLine {
+    capacity: usize,
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    under_way: usize,
+    answers: VecDeque<Answer>,
+    waker: Option<Waker>,
+}
+
+impl ScriptedLine {
+    fn take(&self) -> Option<Answer> {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let answer = shared.answers.pop_front()?;
+        shared.under_way -= 1;
+        Some(answer)
+    }
+}
+
+impl Line for ScriptedLine {
+    fn submit(&self, request: Request) -> Result<(), Refusal> {
+        let local = request.address.local().to_owned();
+        let (word, delay) = local.split_once('-').unwrap_or((&local, "0"));
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if word == "full" || shared.under_way >= self.capacity {
+            return Err(Refusal::Full);
+        }
+        shared.under_way += 1;
+        let result = match word {
+            "never" => return Ok(()),
+            "outage" => Err(Outage::Unavailable),
+            "stopping" => Err(Outage::Stopping),
+            word => {
+                let reason = Reason::ALL.into_iter().find(|reason| reason.as_str() == word);
+                let reason = reason.unwrap_or(Reason::MailboxNotFound);
+                Ok(Finding { reason, rule: "scripted", retry_after: None })
+            }
+        };
+        let trace = if request.trace { vec!["asked nobody".to_owned()] } else { Vec::new() };
+        let answer = Answer { ticket: request.ticket, result, trace };
+        let (line, delay) = (Arc::clone(&self.shared), Duration::from_millis(delay.parse().unwrap_or(0)));
+        thread::spawn(move || {
+            thread::sleep(delay);
+            let mut shared = line.lock().unwrap_or_else(PoisonError::into_inner);
+            shared.answers.push_back(answer);
+            if let Some(waker) = shared.waker.take() {
+                waker.wake();
+            }
+        });
+        Ok(())
+    }
+
+    fn answer(&self) -> Pin<Box<dyn Future<Output = Answer> + '_>> {
+        Box::pin(poll_fn(|cx| {
+            if let Some(answer) = self.take() {
+                return Poll::Ready(answer);
+            }
+            let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+            shared.waker = Some(cx.waker().clone());
+            // One may have come between the look and the lock.
+            if shared.answers.is_empty() {
+                Poll::Pending
+            } else {
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+        }))
+    }
+
+    fn answer_blocking(&self, patience: Duration) -> Option<Answer> {
+        let deadline = Instant::now() + patience;
+        loop {
+            match self.take() {
+                None if Instant::now() < deadline => thread::sleep(Duration::from_millis(1)),
+                other => return other,
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The first account and its keys, made on an empty store.
+//!
+//! The keys are written to `DIR/first-keys` and synced before the account is made, so a crash between the two loses
+//! nothing: either the account is there and the file has its keys, or it is not and the next start writes the file
+//! anew. Should the file be lost all the same: `mailprobe key create default` makes another key.
+
+use crate::auth::ApiKey;
+use crate::store::{
+    Account, AccountId, ChangeError, FirstRun, KeyId, KeyMode, NewAccount, NewKey, Store, UnixMs, id,
+};
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// The file's name in the data folder.
+pub const FIRST_KEYS_FILE: &str = "first-keys";
+
+/// The first account's name and plan.
+const NAME: &str = "default";
+const PLAN: &str = "free";
+
+/// What the first run made.
+pub struct FirstKeys {
+    /// The account.
+    pub account: Account,
+    /// Its live key, in clear.
+    pub live: ApiKey,
+    /// Its test key, in clear.
+    pub test: ApiKey,
+    /// The file that has both, mode 0600.
+    pub path: PathBuf,
+}
+
+/// Why the first account was not made: one line.
+#[derive(Debug)]
+pub enum FirstRunError {
+    /// The file cannot be written.
+    File(PathBuf, io::Error),
+    /// The operating system gave no random bits.
+    Random(io::Error),
+    /// The store refused.
+    Store(ChangeError),
+}
+
+impl fmt::Display for FirstRunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FirstRunError::File(path, error) => write!(
+                f,
+                "cannot write the first keys to {} ({error}); make the data folder writable and start again",
+                path.display()
+            ),
+            FirstRunError::Random(error) => write!(f, "no random bits for the first keys ({error})"),
+            FirstRunError::Store(ChangeError::UnknownPlan) => {
+                write!(
+                    f,
+                    "the configuration defines no plan {PLAN:?} for the first account; make one with `mailprobe account \
+                     create NAME --plan ID`, then start again"
+                )
+            }
+            FirstRunError::Store(error) => write!(f, "cannot make the first account: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for FirstRunError {}
+
+/// Makes the first account with a live and a test key if the store never had an account.
+///
+/// # Errors
+/// [`FirstRunError`]; the store is as it was, and the next start tries again.
+pub fn first_run(store: &dyn Store, folder: &Path, now: UnixMs) -> Result<Option<FirstKeys>, FirstRunError> {
+    let seen = store.accounts(None, 1, now).map_err(|error| FirstRunError::Store(error.into()))?;
+    if !seen.is_empty() {
+        return Ok(None);
+    }
+    if store.plans().find(PLAN).is_none() {
+        return Err(FirstRunError::Store(ChangeError::UnknownPlan));
+    }
+    let generate = |mode| ApiKey::generate(mode).map_err(FirstRunError::Random);
+    let (live, test) = (generate(KeyMode::Live)?, generate(KeyMode::Test)?);
+    let account = NewAccount {
+        id: AccountId::new(now, id::random_bits().map_err(FirstRunError::Random)?),
+        name: NAME.into(),
+        plan: PLAN.into(),
+    };
+    let keys = vec![new_key(&live, account.id, now)?, new_key(&test, account.id, now)?];
+    let path = folder.join(FIRST_KEYS_FILE);
+    write_keys(folder, &path, account.id, &live, &test)
+        .map_err(|error| FirstRunError::File(path.clone(), error))?;
+    let made = store.first_run(FirstRun { account, keys }, now).wait();
+    match made {
+        Ok(Some(account)) => Ok(Some(FirstKeys { account, live, test, path })),
+        Ok(None) => {
+            // Somebody made an account meanwhile: these keys are nobody's.
+            std::fs::remove_file(&path).map_err(|error| FirstRunError::File(path, error))?;
+            Ok(None)
+        }
+        Err(error) => Err(FirstRunError::Store(error)),
+    }
+}
+
+impl FirstKeys {
+    /// Removes the file, once somebody has read the keys from a terminal.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn remove_file(&self) -> io::Result<()> {
+        std::fs::remove_file(&self.path)
+    }
+}
+
+fn new_key(key: &ApiKey, account: AccountId, now: UnixMs) -> Result<NewKey, FirstRunError> {
+    Ok(NewKey {
+        id: KeyId::new(now, id::random_bits().map_err(FirstRunError::Random)?),
+        account,
+        mode: key.mode(),
+        hash: key.hash(),
+        last4: key.last4(),
+        label: "first run".into(),
+    })
+}
+
+fn write_keys(
+    folder: &Path,
+    path: &Path,
+    account: AccountId,
+    live: &ApiKey,
+    test: &ApiKey,
+) -> io::Result<()> {
+    // A file of an earlier try has keys that never came to be; a new one has the right mode from the start.
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    writeln!(file, "account {account}\nlive {}\ntest {}", live.reveal(), test.reveal())?;
+    file.sync_all()?;
+    File::open(folder)?.sync_all()
+}

@@ -1,0 +1,158 @@
+//! The admin socket of a running server: `DIR/admin.sock`, for its owner alone (mode 0600).
+//!
+//! One thread serves one connection at a time, as operators are few and commands short; who connects meanwhile waits
+//! in the kernel's queue. A connection has to send its line within a few seconds, so it cannot keep others out.
+
+use super::wire::{Answer, AnyVersion, Lines, Outcome, REQUEST_BYTES_MAX, Request, VERSION};
+use super::{SOCKET_FILE, execute};
+use crate::store::{Store, UnixMs};
+use std::fmt;
+use std::fs::{DirBuilder, Permissions};
+use std::io;
+use std::net::Shutdown;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long one line may take to come or go.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Commands on one connection; then it is closed and others have their turn.
+const COMMANDS_MAX: usize = 1000;
+
+/// The socket, until it is dropped.
+pub struct AdminServer {
+    path: PathBuf,
+    listener: Arc<UnixListener>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Why there is no admin socket: one line that says what to do.
+#[derive(Debug)]
+pub enum AdminError {
+    /// Another server answers on it.
+    InUse(PathBuf),
+    /// It cannot be made.
+    Socket(PathBuf, io::Error),
+}
+
+impl fmt::Display for AdminError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AdminError::InUse(path) => {
+                write!(f, "another mailprobe answers on {}; stop it first", path.display())
+            }
+            AdminError::Socket(path, error) => write!(
+                f,
+                "cannot make the socket {} ({error}); the data folder must be writable and its path shorter than \
+                 about 90 bytes",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for AdminError {}
+
+impl AdminServer {
+    /// Makes the socket in the data folder and answers on it. A socket that a killed server left is replaced.
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub fn start(
+        folder: &Path,
+        store: Arc<dyn Store>,
+        clock: impl Fn() -> UnixMs + Send + 'static,
+    ) -> Result<AdminServer, AdminError> {
+        let path = folder.join(SOCKET_FILE);
+        if UnixStream::connect(&path).is_ok() {
+            return Err(AdminError::InUse(path));
+        }
+        let failed = |error| AdminError::Socket(path.clone(), error);
+        let listener = Arc::new(bind(folder, &path).map_err(failed)?);
+        let thread = std::thread::Builder::new().name("admin".into()).spawn({
+            let listener = Arc::clone(&listener);
+            move || serve(&listener, &*store, &clock)
+        });
+        let thread = Some(thread.map_err(failed)?);
+        Ok(AdminServer { path, listener, thread })
+    }
+}
+
+impl Drop for AdminServer {
+    fn drop(&mut self) {
+        // The socket may be gone already, with its folder; the server stops either way.
+        let _ = std::fs::remove_file(&self.path);
+        let woken = socket2::SockRef::from(&*self.listener).shutdown(Shutdown::Both);
+        if let (Ok(()), Some(thread)) = (woken, self.thread.take()) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Binds where nobody else can look, sets the mode, and only then moves the socket to its place: at no moment can
+/// another user connect, whatever the umask.
+fn bind(folder: &Path, path: &Path) -> io::Result<UnixListener> {
+    let private = folder.join(".adm");
+    let draft = private.join("s");
+    let _ = std::fs::remove_file(&draft);
+    let _ = std::fs::remove_dir(&private);
+    DirBuilder::new().mode(0o700).create(&private)?;
+    let listener = UnixListener::bind(&draft)?;
+    std::fs::set_permissions(&draft, Permissions::from_mode(0o600))?;
+    std::fs::rename(&draft, path)?;
+    std::fs::remove_dir(&private)?;
+    Ok(listener)
+}
+
+fn serve(listener: &UnixListener, store: &dyn Store, clock: &dyn Fn() -> UnixMs) {
+    loop {
+        match listener.accept() {
+            // A connection that breaks is its client's business; the client sees it too.
+            Ok((stream, _)) => drop(converse(stream, store, clock)),
+            // The socket was shut down: the server stops.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,
+            // Out of descriptors, or a client that was gone at once: not for ever.
+            Err(_) => std::thread::sleep(Duration::from_millis(100)),
+        }
+    }
+}
+
+fn converse(stream: UnixStream, store: &dyn Store, clock: &dyn Fn() -> UnixMs) -> io::Result<()> {
+    let mut lines = Lines::new(stream, REQUEST_BYTES_MAX, PATIENCE);
+    for _ in 0..COMMANDS_MAX {
+        let line = match lines.read() {
+            Ok(Some(line)) => line,
+            Ok(None) => return Ok(()),
+            Err(error) => return lines.write(&failed(format!("the request did not come whole: {error}"))),
+        };
+        lines.write(&answer(&line, store, clock()))?;
+    }
+    Ok(())
+}
+
+fn answer(line: &[u8], store: &dyn Store, now: UnixMs) -> Answer {
+    match serde_json::from_slice::<AnyVersion>(line) {
+        Ok(AnyVersion { version: VERSION }) => {}
+        Ok(AnyVersion { version }) => {
+            return failed(format!(
+                "the server speaks version {VERSION} of the admin protocol, not {version}; use the mailprobe that runs"
+            ));
+        }
+        Err(error) => return failed(format!("not a request: {error}")),
+    }
+    match serde_json::from_slice::<Request>(line) {
+        Ok(request) => match execute(store, request.command, now) {
+            Ok(response) => Answer { version: VERSION, outcome: Outcome::Done(response) },
+            Err(error) => failed(error.to_string()),
+        },
+        Err(error) => failed(format!("the server does not know this command: {error}")),
+    }
+}
+
+fn failed(why: String) -> Answer {
+    Answer { version: VERSION, outcome: Outcome::Failed(why) }
+}

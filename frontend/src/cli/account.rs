@@ -1,0 +1,192 @@
+//! `mailprobe account`: accounts, their plans and their credits.
+
+pub use super::place::Place;
+use super::place::{all_accounts, execute, output_failed, unexpected};
+use super::table::{write_json, write_pairs, write_table};
+use crate::admin::{Command, Response, Shown};
+use crate::credits::calendar::Iso8601;
+use crate::store::{Account, AccountId, Entry, EntryId, EntryKind, SubscriptionStatus, id};
+use clap::{Args, Subcommand};
+use std::io::{self, Write};
+
+/// Manage accounts: on a running server or, where none runs, in the data folder itself.
+#[derive(Debug, Clone, Args)]
+pub struct AccountArgs {
+    #[command(subcommand)]
+    action: AccountAction,
+    /// Print JSON.
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+enum AccountAction {
+    /// Make an account.
+    Create {
+        /// Its name, unique among accounts.
+        name: String,
+        /// The id of its plan.
+        #[arg(long, value_name = "ID", default_value = "free")]
+        plan: String,
+    },
+    /// List all accounts.
+    List,
+    /// Show an account with its keys and the end of its ledger, and check that the ledger adds up.
+    Show {
+        /// The account's id or name.
+        #[arg(value_name = "ID")]
+        account: String,
+    },
+    /// Move an account to another plan.
+    SetPlan {
+        /// The account's id or name.
+        #[arg(value_name = "ID")]
+        account: String,
+        /// The id of the plan.
+        plan: String,
+    },
+    /// Add pack credits, which never expire.
+    Grant {
+        /// The account's id or name.
+        #[arg(value_name = "ID")]
+        account: String,
+        /// How many.
+        credits: u64,
+        /// Why; kept in the ledger.
+        #[arg(long, default_value = "")]
+        note: String,
+    },
+    /// Set the subscription's status.
+    SetStatus {
+        /// The account's id or name.
+        #[arg(value_name = "ID")]
+        account: String,
+        /// active, past_due, paused or canceled.
+        status: SubscriptionStatus,
+        /// Only when the period ends; for canceled alone.
+        #[arg(long)]
+        at_period_end: bool,
+    },
+}
+
+/// Does what the command line says.
+///
+/// # Errors
+/// One line for standard error.
+pub fn run(args: AccountArgs, place: Place<'_>, out: &mut dyn Write) -> Result<(), String> {
+    let create = matches!(args.action, AccountAction::Create { .. });
+    let response = match args.action {
+        AccountAction::List => Response::Accounts(all_accounts(place)?),
+        action => execute(place, create, command(action, place)?)?,
+    };
+    let written = match response {
+        Response::Account(account) if args.json => write_json(out, &account),
+        Response::Account(account) => write_account(out, &account),
+        Response::Accounts(accounts) if args.json => write_json(out, &accounts),
+        Response::Accounts(accounts) => write_accounts(out, &accounts),
+        Response::Shown(shown) if args.json => write_json(out, &shown),
+        Response::Shown(shown) => write_shown(out, &shown),
+        other => return Err(unexpected(&other)),
+    };
+    written.map_err(output_failed)
+}
+
+fn command(action: AccountAction, place: Place<'_>) -> Result<Command, String> {
+    let random = || id::random_bits().map_err(|error| format!("no random bits: {error}"));
+    Ok(match action {
+        AccountAction::Create { name, plan } => {
+            Command::AccountCreate { id: AccountId::new(place.now, random()?), name, plan }
+        }
+        AccountAction::List => Command::AccountList { after: None },
+        AccountAction::Show { account } => Command::AccountShow { account },
+        AccountAction::SetPlan { account, plan } => Command::AccountSetPlan { account, plan },
+        AccountAction::Grant { account, credits, note } => {
+            Command::AccountGrant { account, id: EntryId::new(place.now, random()?), credits, note }
+        }
+        AccountAction::SetStatus { account, status, at_period_end } => {
+            Command::AccountSetStatus { account, status, at_period_end }
+        }
+    })
+}
+
+fn write_accounts(out: &mut dyn Write, accounts: &[Account]) -> io::Result<()> {
+    let rows: Vec<_> = accounts
+        .iter()
+        .map(|account| {
+            [
+                account.name.clone(),
+                account.id.to_string(),
+                account.plan.clone(),
+                status(account),
+                account.balance.available().to_string(),
+                period_end(account),
+            ]
+        })
+        .collect();
+    write_table(out, ["NAME", "ID", "PLAN", "STATUS", "CREDITS", "PERIOD END"], &rows)
+}
+
+fn write_account(out: &mut dyn Write, account: &Account) -> io::Result<()> {
+    let balance = &account.balance;
+    let pairs = [
+        ("name", account.name.clone()),
+        ("id", account.id.to_string()),
+        ("plan", account.plan.clone()),
+        ("status", status(account)),
+        ("created", Iso8601(account.created_at).to_string()),
+        ("period end", period_end(account)),
+        ("credits left", balance.available().to_string()),
+        ("  of the plan", format!("{} of {}", balance.plan_left, balance.allowance)),
+        ("  of packs", balance.pack_left.to_string()),
+        ("held", balance.held.to_string()),
+        ("spent ever", balance.spent.to_string()),
+        ("expired ever", balance.expired.to_string()),
+        ("granted ever", balance.granted.to_string()),
+    ];
+    write_pairs(out, &pairs)
+}
+
+fn write_shown(out: &mut dyn Write, shown: &Shown) -> io::Result<()> {
+    write_account(out, &shown.account)?;
+    writeln!(out, "\nKeys")?;
+    super::key::write_keys(out, &shown.keys)?;
+    writeln!(out, "\nLedger, newest first")?;
+    let rows: Vec<_> = shown.entries.iter().map(entry_row).collect();
+    write_table(out, ["TIME", "KIND", "GRANTED", "SPENT", "EXPIRED", "NOTE"], &rows)?;
+    let audit = &shown.audit;
+    if audit.faults.is_empty() {
+        writeln!(out, "\n{} entries and {} open holds add up.", audit.entries, audit.open_holds)
+    } else {
+        writeln!(out, "\nThe ledger does not add up:")?;
+        audit.faults.iter().try_for_each(|fault| writeln!(out, "  {fault}"))
+    }
+}
+
+fn entry_row(entry: &Entry) -> [String; 6] {
+    let kind = match entry.kind {
+        EntryKind::Period => "period",
+        EntryKind::PlanChange => "plan change",
+        EntryKind::Pack => "pack",
+        EntryKind::Settled => "settled",
+        EntryKind::Voided => "voided",
+        EntryKind::Carried => "carried",
+    };
+    let number = |number: u64| if number == 0 { String::new() } else { number.to_string() };
+    [
+        Iso8601(entry.at).to_string(),
+        kind.into(),
+        number(entry.granted),
+        number(entry.spent),
+        number(entry.expired),
+        entry.note.clone(),
+    ]
+}
+
+fn status(account: &Account) -> String {
+    let ends = if account.cancel_at_period_end { ", canceled at period end" } else { "" };
+    format!("{}{ends}", account.status)
+}
+
+fn period_end(account: &Account) -> String {
+    account.period_end.map_or_else(|| "never".into(), |end| Iso8601(end).to_string())
+}

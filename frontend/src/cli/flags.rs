@@ -1,0 +1,88 @@
+//! The flags of a command, made from the table of settings.
+
+use crate::config::settings::{SETTINGS, Scope, Setting};
+use crate::config::{Config, ConfigError, Given};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use std::path::PathBuf;
+
+/// Flags of commands that open or reach a store.
+pub const DATA: u8 = 1;
+/// Flags of `serve`.
+pub const SERVER: u8 = 2;
+/// Flags of commands that run the engine.
+pub const ENGINE: u8 = 4;
+
+/// The flags of the settings in these scopes, and `--config`.
+pub struct Flags<const SCOPES: u8> {
+    file: Option<PathBuf>,
+    given: Given,
+}
+
+impl<const SCOPES: u8> Flags<SCOPES> {
+    /// Resolves the configuration.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn config(&self) -> Result<Config, ConfigError> {
+        // What is not UTF-8 is told as a wrong value, not passed over.
+        let variable = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+        Config::load(self.file.as_deref(), variable, &self.given)
+    }
+
+    fn settings() -> impl Iterator<Item = &'static Setting> {
+        SETTINGS.iter().filter(|setting| {
+            let scope = match setting.scope {
+                Scope::Data => DATA,
+                Scope::Server => SERVER,
+                Scope::Engine => ENGINE,
+            };
+            SCOPES & scope != 0
+        })
+    }
+}
+
+impl<const SCOPES: u8> Args for Flags<SCOPES> {
+    fn augment_args(command: Command) -> Command {
+        let file = Arg::new("config")
+            .long("config")
+            .value_name("FILE")
+            .env("MAILPROBE_CONFIG")
+            .global(true)
+            .help("configuration file in TOML")
+            .value_parser(clap::value_parser!(PathBuf));
+        Self::settings().fold(command.arg(file), |command, setting| {
+            let help = format!("{} [env: {}]", setting.help, setting.variable());
+            command.arg(
+                Arg::new(setting.key)
+                    .long(setting.key.replace('_', "-"))
+                    .value_name(setting.value_name)
+                    .help(help)
+                    .global(true)
+                    .action(if setting.many { ArgAction::Append } else { ArgAction::Set }),
+            )
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<const SCOPES: u8> FromArgMatches for Flags<SCOPES> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut given = Given::new();
+        for setting in Self::settings() {
+            if matches.value_source(setting.key) == Some(ValueSource::CommandLine) {
+                let values = matches.get_many::<String>(setting.key).into_iter().flatten();
+                given.push((setting.key, values.cloned().collect()));
+            }
+        }
+        Ok(Flags { file: matches.get_one("config").cloned(), given })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}

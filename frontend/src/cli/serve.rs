@@ -1,0 +1,205 @@
+//! `mailprobe serve`: from the configuration to a server that answers, and to its end.
+//!
+//! Everything that can be refused is tried before anybody is answered: the port, the store, the engine. A SIGTERM
+//! or SIGINT begins a drain: no new connections, `/readyz` says 503, what is under way ends within
+//! [`crate::server::DRAIN_TIME_MAX`]. A second signal ends the process at once; the holds it leaves are voided at the
+//! next start.
+
+use super::flags::{DATA, ENGINE, Flags, SERVER};
+use super::{Failure, StartEngine};
+use crate::admin::first_run::first_run;
+use crate::admin::server::AdminServer;
+use crate::clock;
+use crate::config::{Config, LogFormat};
+use crate::engine_client::Backend;
+use crate::listen::Bound;
+use crate::runtime::{self, Choice};
+use crate::server::Station;
+use crate::status::{Phase, Status};
+use crate::store::{RedbStore, Store, StoreOptions};
+use crate::survive::log_panics;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io::{self, IsTerminal, Write};
+use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    flags: Flags<{ DATA | SERVER | ENGINE }>,
+}
+
+/// What the main thread waits for.
+enum Event {
+    /// A signal that asks for the end.
+    Signal,
+    /// A frontend thread has ended.
+    Ended(io::Result<()>),
+}
+
+/// The frontend threads and the ends of their leashes.
+struct Threads {
+    count: usize,
+    leashes: Vec<UnixStream>,
+}
+
+pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
+    let config = args.flags.config()?;
+    let plans = config.plan_table()?;
+    start_log(config.log);
+    log_panics();
+    let (events, inbox) = channel();
+    watch_signals(events.clone())?;
+    let choice = runtime::choose(config.engine.driver).map_err(Failure::failed)?;
+    let bound = Bound::new(config.listen, config.frontend_threads()).map_err(Failure::failed)?;
+    let address = bound.address;
+
+    let (store, opening) = RedbStore::open(&config.data, plans, StoreOptions::default(), clock::now())
+        .map_err(|error| Failure::failed(error.to_string()))?;
+    if opening.voided_holds > 0 {
+        tracing::warn!(holds = opening.voided_holds, "gave back the credits of checks that were cut short");
+    }
+    if opening.folder_open_to_others {
+        tracing::warn!("others than its owner may look into the data folder; `chmod 700` it");
+    }
+    let store: Arc<dyn Store> = Arc::new(store);
+    let engine = start_engine(config.engine_config()?).map_err(|error| Failure::failed(error.0))?;
+    let admin = AdminServer::start(&config.data, Arc::clone(&store), clock::now)
+        .map_err(|error| Failure::failed(error.to_string()))?;
+    announce_first_keys(&config, &*store)?;
+
+    let status = Arc::new(Status::default());
+    let threads = start_threads(&config, &choice, bound, &*engine, &store, &status, &events)?;
+    status.enter(Phase::Ready);
+    announce(&config, &choice, &*engine, &address.to_string())?;
+
+    let outcome = until_the_end(threads, &status, &inbox);
+    drop(admin);
+    engine.stop();
+    outcome
+}
+
+fn start_log(format: LogFormat) {
+    let log = tracing_subscriber::fmt().with_writer(io::stderr).with_target(false);
+    // An error says that somebody has set one already, as tests may.
+    let _ = match format {
+        LogFormat::Text => log.with_ansi(io::stderr().is_terminal()).try_init(),
+        LogFormat::Json => log.json().flatten_event(true).try_init(),
+    };
+}
+
+fn watch_signals(events: Sender<Event>) -> Result<(), Failure> {
+    let cannot = |error: io::Error| Failure::failed(format!("cannot watch for signals: {error}"));
+    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(cannot)?;
+    let watch = move || {
+        for _ in signals.forever() {
+            // Nobody listens any more once the server is about to end anyway.
+            let _ = events.send(Event::Signal);
+        }
+    };
+    thread::Builder::new().name("signals".into()).spawn(watch).map(drop).map_err(cannot)
+}
+
+fn start_threads(
+    config: &Config,
+    choice: &Choice,
+    bound: Bound,
+    engine: &dyn Backend,
+    store: &Arc<dyn Store>,
+    status: &Arc<Status>,
+    events: &Sender<Event>,
+) -> Result<Threads, Failure> {
+    let cannot = |error: io::Error| Failure::failed(format!("cannot start a frontend thread: {error}"));
+    let listeners = bound.listen().map_err(Failure::failed)?;
+    let count = listeners.len();
+    let mut leashes = Vec::with_capacity(count);
+    for (number, listener) in listeners.into_iter().enumerate() {
+        let (ours, leash) = UnixStream::pair().map_err(cannot)?;
+        leashes.push(ours);
+        let station = Station {
+            listener,
+            driver: choice.driver,
+            line: engine.line((config.engine.tickets_max / count).max(1)),
+            store: Arc::clone(store),
+            status: Arc::clone(status),
+            connections: config.connections.div_ceil(count),
+            leash,
+        };
+        let events = events.clone();
+        let serve = move || {
+            let ended = catch_unwind(AssertUnwindSafe(|| station.serve()));
+            let ended = ended.unwrap_or_else(|_| Err(io::Error::other("it panicked")));
+            let _ = events.send(Event::Ended(ended));
+        };
+        thread::Builder::new().name(format!("frontend-{number}")).spawn(serve).map_err(cannot)?;
+    }
+    Ok(Threads { count, leashes })
+}
+
+/// Keys are shown where a person reads, and never end in a journal.
+fn announce_first_keys(config: &Config, store: &dyn Store) -> Result<(), Failure> {
+    let made =
+        first_run(store, &config.data, clock::now()).map_err(|error| Failure::failed(error.to_string()))?;
+    let Some(keys) = made else { return Ok(()) };
+    let mut output = io::stdout().lock();
+    if output.is_terminal() {
+        writeln!(
+            output,
+            "made the account {:?} on the plan {}; its keys are shown once:",
+            keys.account.name, keys.account.plan
+        )?;
+        writeln!(output, "  live: {}\n  test: {}", keys.live.reveal(), keys.test.reveal())?;
+        output.flush()?;
+        keys.remove_file().map_err(|error| {
+            Failure::failed(format!("cannot remove {}: {error}; remove it yourself", keys.path.display()))
+        })
+    } else {
+        writeln!(
+            output,
+            "made the account {:?}; its keys are in {}",
+            keys.account.name,
+            keys.path.display()
+        )?;
+        Ok(output.flush()?)
+    }
+}
+
+fn announce(config: &Config, choice: &Choice, engine: &dyn Backend, address: &str) -> Result<(), Failure> {
+    let mut output = io::stdout().lock();
+    let threads = config.frontend_threads();
+    writeln!(output, "frontend: monoio on {} ({}), threads: {threads}", choice.driver.name(), choice.why)?;
+    writeln!(output, "engine: {}", engine.describe())?;
+    writeln!(output, "data: {}", config.data.display())?;
+    writeln!(output, "listening on http://{address}")?;
+    Ok(output.flush()?)
+}
+
+fn until_the_end(threads: Threads, status: &Status, inbox: &Receiver<Event>) -> Result<(), Failure> {
+    let Threads { count, leashes } = threads;
+    let mut leashes = Some(leashes);
+    let mut ended = 0;
+    let mut outcome = Ok(());
+    while ended < count {
+        match inbox.recv() {
+            Ok(Event::Signal) if leashes.is_none() => {
+                return Err(Failure::failed("ended by a second signal; what was under way is given up"));
+            }
+            Ok(Event::Signal) => tracing::info!("draining: a second signal ends at once"),
+            Ok(Event::Ended(result)) => {
+                ended += 1;
+                if let Err(error) = result {
+                    outcome = Err(Failure::failed(format!("a frontend thread failed: {error}")));
+                }
+            }
+            Err(_) => break,
+        }
+        // A signal, or a thread that is gone: either way the others end too.
+        status.enter(Phase::Draining);
+        drop(leashes.take());
+    }
+    outcome
+}

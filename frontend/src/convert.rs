@@ -1,0 +1,63 @@
+//! From the engine's and the store's words to the contract's. The matches are exhaustive on purpose: a new reason
+//! or status does not compile before somebody has said what callers are told.
+
+use crate::credits::calendar::Iso8601;
+use crate::store;
+use engine::proto::verdict::Reason as Found;
+
+/// A verdict's reason.
+pub fn reason(found: Found) -> api::Reason {
+    match found {
+        Found::MailboxExists => api::Reason::MailboxExists,
+        Found::RoleAccount => api::Reason::RoleAccount,
+        Found::InvalidSyntax => api::Reason::InvalidSyntax,
+        Found::Disposable => api::Reason::Disposable,
+        Found::Spamtrap => api::Reason::Spamtrap,
+        Found::InboxFull => api::Reason::InboxFull,
+        Found::MailboxDisabled => api::Reason::MailboxDisabled,
+        Found::CatchAll => api::Reason::CatchAll,
+        Found::MailboxNotFound => api::Reason::MailboxNotFound,
+        Found::Unverifiable => api::Reason::Unverifiable,
+    }
+}
+
+/// A subscription's status.
+pub fn status(status: store::SubscriptionStatus) -> api::SubscriptionStatus {
+    match status {
+        store::SubscriptionStatus::Active => api::SubscriptionStatus::Active,
+        store::SubscriptionStatus::PastDue => api::SubscriptionStatus::PastDue,
+        store::SubscriptionStatus::Paused => api::SubscriptionStatus::Paused,
+        store::SubscriptionStatus::Canceled => api::SubscriptionStatus::Canceled,
+    }
+}
+
+/// An account with its plan. A plan that the configuration has lost is shown by its id.
+pub fn account(account: store::Account, plan: Option<&store::Plan>) -> api::Account {
+    let name = plan.map_or(&account.plan, |plan| &plan.name).clone();
+    api::Account {
+        plan_name: name,
+        status: status(account.status),
+        credits_remaining: account.balance.available(),
+        credits_total: plan.map_or(account.balance.allowance, |plan| plan.monthly_credits),
+        pack_credits: account.balance.pack_left,
+        period_end: account.period_end.map(|end| Iso8601(end).to_string()),
+        cancel_at_period_end: account.cancel_at_period_end,
+        plan: account.plan,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_and_statuses_keep_their_names_and_verdicts() {
+        for found in Found::ALL {
+            assert_eq!(reason(found).as_str(), found.as_str());
+            assert_eq!(reason(found).deliverable(), Some(found.deliverable()));
+        }
+        for known in store::SubscriptionStatus::ALL {
+            assert_eq!(serde_json::to_value(status(known)).unwrap(), known.as_str());
+        }
+    }
+}

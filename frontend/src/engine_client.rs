@@ -1,0 +1,220 @@
+//! The only speaker to the engine: tickets out, answers in, and from each answer to whoever waits for it.
+//!
+//! Each frontend thread has one [`EngineClient`] with a [`Line`] to the engine, and one task that runs
+//! [`EngineClient::deliver`]. A waiter that is gone (its deadline passed) takes its ticket along: the late answer
+//! finds nobody and is dropped.
+
+use engine::proto::address::Address;
+use engine::{Answer, Finding, Outage, Priority, Refusal, Request};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+/// An engine that runs. The trait stands between so that tests can have one that asks nobody.
+pub trait Backend {
+    /// A line with room for so many requests under way.
+    fn line(&self, capacity: usize) -> Box<dyn Line + Send>;
+
+    /// What runs and why.
+    fn describe(&self) -> String;
+
+    /// Stops it; what is under way is answered with [`Outage::Stopping`].
+    fn stop(self: Box<Self>);
+}
+
+/// One thread's way to the engine.
+pub trait Line {
+    /// Hands over a request.
+    ///
+    /// # Errors
+    /// The request was not taken and gets no answer.
+    fn submit(&self, request: Request) -> Result<(), Refusal>;
+
+    /// The next answer.
+    fn answer(&self) -> Pin<Box<dyn Future<Output = Answer> + '_>>;
+
+    /// The next answer, for a thread without an executor; `None` after `patience`.
+    fn answer_blocking(&self, patience: Duration) -> Option<Answer>;
+}
+
+impl Backend for engine::Engine {
+    fn line(&self, capacity: usize) -> Box<dyn Line + Send> {
+        Box::new(self.client(capacity))
+    }
+
+    fn describe(&self) -> String {
+        engine::Engine::describe(self)
+    }
+
+    fn stop(self: Box<Self>) {
+        engine::Engine::stop(*self);
+    }
+}
+
+impl Line for engine::Client {
+    fn submit(&self, request: Request) -> Result<(), Refusal> {
+        engine::Client::submit(self, request)
+    }
+
+    fn answer(&self) -> Pin<Box<dyn Future<Output = Answer> + '_>> {
+        Box::pin(engine::Client::answer(self))
+    }
+
+    fn answer_blocking(&self, patience: Duration) -> Option<Answer> {
+        engine::Client::answer_blocking(self, patience)
+    }
+}
+
+/// Why there is no finding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoFinding {
+    /// The engine did not take the request.
+    Refused(Refusal),
+    /// The engine cannot ask.
+    Outage(Outage),
+}
+
+/// See the module.
+pub struct EngineClient {
+    line: Box<dyn Line>,
+    next: Cell<u64>,
+    waiting: RefCell<HashMap<u64, Slot>>,
+}
+
+/// What a waiter shares with the deliverer.
+#[derive(Default)]
+struct Slot {
+    result: Option<Result<Finding, Outage>>,
+    waker: Option<Waker>,
+}
+
+impl EngineClient {
+    /// A client on this line.
+    pub fn new(line: Box<dyn Line>) -> Rc<EngineClient> {
+        Rc::new(EngineClient { line, next: Cell::new(0), waiting: RefCell::default() })
+    }
+
+    /// Asks about one address.
+    ///
+    /// # Errors
+    /// [`NoFinding`]; nothing is known of the address and nothing may be charged.
+    pub async fn probe(&self, address: Address, priority: Priority) -> Result<Finding, NoFinding> {
+        let ticket = self.next.replace(self.next.get() + 1);
+        let request = Request { ticket, address, priority, trace: false };
+        let waiter = Waiter { client: self, ticket };
+        self.waiting.borrow_mut().insert(ticket, Slot::default());
+        self.line.submit(request).map_err(NoFinding::Refused)?;
+        waiter.result().await.map_err(NoFinding::Outage)
+    }
+
+    /// Hands answers to their waiters, for ever.
+    pub async fn deliver(&self) {
+        loop {
+            let answer = self.line.answer().await;
+            let mut waiting = self.waiting.borrow_mut();
+            let Some(slot) = waiting.get_mut(&answer.ticket) else { continue };
+            slot.result = Some(answer.result);
+            let waker = slot.waker.take();
+            drop(waiting);
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+    }
+}
+
+/// A place in the list of waiters; given up when dropped.
+struct Waiter<'c> {
+    client: &'c EngineClient,
+    ticket: u64,
+}
+
+impl Waiter<'_> {
+    async fn result(&self) -> Result<Finding, Outage> {
+        poll_fn(|cx| {
+            let mut waiting = self.client.waiting.borrow_mut();
+            // The slot is there as long as the waiter is.
+            let Some(slot) = waiting.get_mut(&self.ticket) else { return Poll::Ready(Err(Outage::Stopping)) };
+            if let Some(result) = slot.result.take() {
+                return Poll::Ready(result);
+            }
+            slot.waker = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        self.client.waiting.borrow_mut().remove(&self.ticket);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::proto::verdict::Reason;
+    use std::collections::VecDeque;
+    use std::pin::pin;
+    use std::task::Context;
+
+    /// Takes two requests and answers when told to.
+    #[derive(Default)]
+    struct Script {
+        taken: RefCell<Vec<u64>>,
+        answers: RefCell<VecDeque<Answer>>,
+    }
+
+    impl Line for Rc<Script> {
+        fn submit(&self, request: Request) -> Result<(), Refusal> {
+            if self.taken.borrow().len() == 2 {
+                return Err(Refusal::Full);
+            }
+            self.taken.borrow_mut().push(request.ticket);
+            Ok(())
+        }
+
+        fn answer(&self) -> Pin<Box<dyn Future<Output = Answer> + '_>> {
+            Box::pin(poll_fn(|_| self.answers.borrow_mut().pop_front().map_or(Poll::Pending, Poll::Ready)))
+        }
+
+        fn answer_blocking(&self, _patience: Duration) -> Option<Answer> {
+            self.answers.borrow_mut().pop_front()
+        }
+    }
+
+    fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+        future.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    fn found(ticket: u64, reason: Reason) -> Answer {
+        Answer { ticket, result: Ok(Finding { reason, rule: "test", retry_after: None }), trace: Vec::new() }
+    }
+
+    #[test]
+    fn answers_find_their_waiters_in_any_order() {
+        let script = Rc::new(Script::default());
+        let client = EngineClient::new(Box::new(Rc::clone(&script)));
+        let address = || Address::parse("a@example.com").unwrap();
+        let mut deliver = pin!(client.deliver());
+        let mut one = pin!(client.probe(address(), Priority::Single));
+        let mut two = Box::pin(client.probe(address(), Priority::Single));
+        assert!(poll(one.as_mut()).is_pending() && poll(two.as_mut()).is_pending());
+
+        let three = poll(pin!(client.probe(address(), Priority::Single)));
+        assert!(matches!(three, Poll::Ready(Err(NoFinding::Refused(Refusal::Full)))));
+        assert_eq!(client.waiting.borrow().len(), 2, "a refused request leaves nothing behind");
+
+        script.answers.borrow_mut().extend([found(1, Reason::CatchAll), found(0, Reason::MailboxExists)]);
+        drop(two);
+        assert!(poll(deliver.as_mut()).is_pending(), "an answer that nobody waits for is dropped");
+        let Poll::Ready(Ok(finding)) = poll(one) else { panic!("no finding") };
+        assert_eq!(finding.reason, Reason::MailboxExists);
+        assert!(client.waiting.borrow().is_empty());
+    }
+}

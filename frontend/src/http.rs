@@ -1,0 +1,292 @@
+//! Between hyper and the routes: what a request may be and cost, who sends it, and how answers are rendered.
+//!
+//! Refusals come in one order: path and method (404, 405), key (401), body (413, 415), content (400 and on). A
+//! connection can hold a thread's memory and time only within the bounds below; a panic costs its request alone.
+//!
+//! What hyper itself cannot read (a malformed or oversized head) it answers with 400, 414 or 431 and no body, and
+//! closes.
+
+use crate::auth::{self, AuthError, Caller};
+use crate::gate::Place;
+use crate::refusal::Refusal;
+use crate::router::{self, Access, Call, Method, Reply, Route};
+use crate::store::id::random_bits;
+use crate::survive::survive;
+use crate::worker::Worker;
+use crate::{clock, store::KeyId};
+use api::ErrorCode;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use monoio::io::IntoPollIo;
+use monoio::net::TcpStream;
+use monoio_compat::hyper::{MonoioIo, MonoioTimer};
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Largest body that is read: 200 addresses of 320 characters, escaped, fit.
+pub const BODY_BYTES_MAX: usize = 256 * 1024;
+/// Most that is read and dropped of a body that was refused, so that its sender gets to read why.
+const REFUSED_BODY_BYTES_MAX: usize = 1024 * 1024;
+/// Largest head. An address of any length that a test may think of fits into the query.
+const HEAD_BYTES_MAX: usize = 32 * 1024;
+const HEADERS_MAX: usize = 64;
+/// For the head of a request, and for an idle connection to send its next.
+pub const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
+const BODY_TIME_MAX: Duration = Duration::from_secs(10);
+const REFUSED_BODY_TIME_MAX: Duration = Duration::from_secs(2);
+/// From the head to the answer. More than any handler allows itself.
+const REQUEST_TIME_MAX: Duration = Duration::from_secs(120);
+const REQUEST_ID_CHARS_MAX: usize = 64;
+
+const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Serves one connection to its end, or until it is time to go.
+pub async fn serve(stream: TcpStream, worker: Rc<Worker>, place: Place) {
+    let Ok(stream) = stream.into_poll_io() else { return };
+    let service = service_fn(move |request| {
+        let worker = Rc::clone(&worker);
+        async move { Ok::<_, Infallible>(respond(request, worker).await) }
+    });
+    let mut connection = pin!(
+        http1::Builder::new()
+            .timer(MonoioTimer)
+            .header_read_timeout(HEAD_TIME_MAX)
+            .max_buf_size(HEAD_BYTES_MAX)
+            .max_headers(HEADERS_MAX)
+            .pipeline_flush(true)
+            .serve_connection(MonoioIo::new(stream), service)
+    );
+    let mut told = false;
+    let ended = poll_fn(|cx| {
+        if !told && place.draining(cx) {
+            told = true;
+            connection.as_mut().graceful_shutdown();
+        }
+        Pin::new(&mut connection).poll(cx)
+    });
+    // How a connection ends is the peer's business: it hangs up, times out or talks no HTTP.
+    let _ = survive(ended).await;
+}
+
+/// What the log is told of a request. No address can be in it: the path is the table's, not the caller's.
+struct Note {
+    method: &'static str,
+    path: &'static str,
+    request_id: String,
+    key: Option<KeyId>,
+}
+
+async fn respond(request: Request<Incoming>, worker: Rc<Worker>) -> Response<Full<Bytes>> {
+    let began = Instant::now();
+    let mut note = Note {
+        method: method_name(request.method().as_str()),
+        path: "-",
+        request_id: request_id(request.headers()),
+        key: None,
+    };
+    let answered = monoio::time::timeout(REQUEST_TIME_MAX, survive(answer(request, worker, &mut note))).await;
+    let outcome = match answered {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(_panicked)) => Err(Refusal::defect().inside("the handler panicked")),
+        Err(_elapsed) => Err(Refusal::unready().inside("the handler took too long")),
+    };
+    let response = match outcome {
+        Ok(reply) => render(reply.status, reply.body),
+        Err(refusal) => render_refusal(&refusal, &note),
+    };
+    let response = finish(response, &note);
+    tracing::info!(
+        method = note.method,
+        path = note.path,
+        status = response.status().as_u16(),
+        ms = began.elapsed().as_millis() as u64,
+        request_id = note.request_id,
+        key = note.key.map(tracing::field::display),
+        "request"
+    );
+    response
+}
+
+async fn answer(request: Request<Incoming>, worker: Rc<Worker>, note: &mut Note) -> Result<Reply, Refusal> {
+    let (head, body) = request.into_parts();
+    let admitted = router::find(head.method.as_str(), head.uri.path()).and_then(|route| {
+        note.path = route.path;
+        admit(route, &head.headers, &worker).map(|caller| (route, caller))
+    });
+    let awaits_consent = head.headers.contains_key(header::EXPECT);
+    let (route, caller) = match admitted {
+        Ok(admitted) => admitted,
+        Err(refusal) => return Err(discard(body, awaits_consent, refusal).await),
+    };
+    note.key = caller.map(|caller| caller.key);
+    let body = match route.method {
+        Method::Get => Bytes::new(),
+        Method::Post => match says_it_is_json(&head.headers) {
+            Ok(()) => read(body).await?,
+            Err(refusal) => return Err(discard(body, awaits_consent, refusal).await),
+        },
+    };
+    let query = head.uri.query().unwrap_or_default().to_owned();
+    (route.handler)(Call { worker, caller, query, body }).await
+}
+
+fn admit(route: &Route, headers: &HeaderMap, worker: &Worker) -> Result<Option<Caller>, Refusal> {
+    if route.access == Access::Open {
+        return Ok(None);
+    }
+    let mut sent = headers.get_all(header::AUTHORIZATION).iter();
+    let first = sent.next().map(HeaderValue::as_bytes);
+    // Two of them, and it is not clear who calls.
+    let caller = match sent.next() {
+        Some(_) => Err(AuthError::Invalid),
+        None => auth::authenticate(first, |hash| worker.store.key_by_hash(hash)),
+    };
+    let caller = caller.map_err(|error| {
+        Refusal::unauthorized(match error {
+            AuthError::Missing => ErrorCode::MissingApiKey,
+            AuthError::Invalid => ErrorCode::InvalidApiKey,
+            AuthError::Revoked => ErrorCode::ApiKeyRevoked,
+        })
+    })?;
+    worker.store.key_used(caller.key, clock::now());
+    Ok(Some(caller))
+}
+
+/// A body may say nothing of its type, or that it is JSON (RFC 8259 11, RFC 6839 3.1).
+fn says_it_is_json(headers: &HeaderMap) -> Result<(), Refusal> {
+    let mut types = headers.get_all(header::CONTENT_TYPE).iter();
+    let is_json = |value: &HeaderValue| {
+        let value = value.to_str().unwrap_or_default().to_ascii_lowercase();
+        let essence = value.split(';').next().unwrap_or_default().trim();
+        essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json"))
+    };
+    if types.all(is_json) {
+        return Ok(());
+    }
+    let message = "Send the body as JSON, with `Content-Type: application/json`.";
+    Err(Refusal::new(ErrorCode::UnsupportedMediaType, message))
+}
+
+async fn read(mut body: Incoming) -> Result<Bytes, Refusal> {
+    let whole = Limited::new(&mut body, BODY_BYTES_MAX).collect();
+    match monoio::time::timeout(BODY_TIME_MAX, whole).await {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            let message = format!("A body has at most {BODY_BYTES_MAX} bytes.");
+            let refusal = Refusal::new(ErrorCode::RequestTooLarge, message);
+            Err(discard(body, false, refusal).await)
+        }
+        Ok(Err(_)) => Err(Refusal::new(ErrorCode::InvalidRequest, "The body could not be read to its end.")),
+        Err(_elapsed) => Err(Refusal::new(ErrorCode::RequestTimeout, "The body took too long to arrive.")),
+    }
+}
+
+/// Reads away what the caller still sends, within bounds: a socket that is closed with bytes unread resets the
+/// connection, and the caller would never see the refusal. Who awaits our consent has sent nothing yet.
+async fn discard(body: Incoming, awaits_consent: bool, refusal: Refusal) -> Refusal {
+    if !awaits_consent {
+        let mut body = Limited::new(body, REFUSED_BODY_BYTES_MAX);
+        let drop_frames = async { while let Some(Ok(_)) = body.frame().await {} };
+        let _ = monoio::time::timeout(REFUSED_BODY_TIME_MAX, drop_frames).await;
+    }
+    refusal
+}
+
+fn render(status: u16, body: Vec<u8>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response
+}
+
+fn render_refusal(refusal: &Refusal, note: &Note) -> Response<Full<Bytes>> {
+    if let Some(inside) = &refusal.inside {
+        tracing::error!(request_id = note.request_id, path = note.path, "{inside}");
+    }
+    let body = serde_json::to_vec(&*refusal.body).unwrap_or_default();
+    let mut response = render(refusal.body.error.status(), body);
+    for (name, value) in &refusal.headers {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            response.headers_mut().insert(HeaderName::from_static(name), value);
+        }
+    }
+    response
+}
+
+/// What every answer has. No answer of this API is for a cache: nearly all are somebody's own.
+fn finish(mut response: Response<Full<Bytes>>, note: &Note) -> Response<Full<Bytes>> {
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if let Ok(id) = HeaderValue::from_str(&note.request_id) {
+        headers.insert(X_REQUEST_ID, id);
+    }
+    response
+}
+
+/// The caller's id if it is one that can stand in a log, else one of our own.
+fn request_id(headers: &HeaderMap) -> String {
+    let sent = headers.get(X_REQUEST_ID).and_then(|value| value.to_str().ok());
+    let fits = |text: &&str| {
+        (1..=REQUEST_ID_CHARS_MAX).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
+    };
+    match sent.filter(fits) {
+        Some(id) => id.to_owned(),
+        None => {
+            random_bits().map_or_else(|_| format!("{:016x}", clock::now()), |bits| format!("{bits:032x}"))
+        }
+    }
+}
+
+/// A method for the log: anybody can make one up.
+fn method_name(method: &str) -> &'static str {
+    let known = ["GET", "POST", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
+    known.into_iter().find(|name| *name == method).unwrap_or("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(name: HeaderName, values: &[&str]) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        for value in values {
+            map.append(name.clone(), HeaderValue::from_str(value).unwrap());
+        }
+        map
+    }
+
+    #[test]
+    fn a_body_may_be_json_or_silent() {
+        let check = |types: &[&str], fits: bool| {
+            assert_eq!(says_it_is_json(&headers(header::CONTENT_TYPE, types)).is_ok(), fits, "{types:?}");
+        };
+        check(&[], true);
+        check(&["application/json"], true);
+        check(&["Application/JSON; charset=utf-8"], true);
+        check(&["application/problem+json"], true);
+        check(&["text/plain"], false);
+        check(&["application/x-www-form-urlencoded"], false);
+        check(&["application/jsonx"], false);
+        check(&[""], false);
+        check(&["application/json", "text/plain"], false);
+    }
+
+    #[test]
+    fn request_ids_are_taken_or_made() {
+        let taken = |id: &str| request_id(&headers(X_REQUEST_ID, &[id])) == id;
+        assert!(taken("a"));
+        assert!(taken(&"aZ0._-".repeat(10)));
+        assert!(!taken("") && !taken("a b") && !taken("a@example.com") && !taken(&"x".repeat(65)));
+        assert_ne!(request_id(&HeaderMap::new()), request_id(&HeaderMap::new()));
+    }
+}

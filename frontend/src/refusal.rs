@@ -1,0 +1,123 @@
+//! A request that gets an error: what the caller is told, and what the log is.
+//!
+//! The message outside says what the caller can do about it; the message inside says what happened here. Neither
+//! carries an address or a key.
+
+use crate::store::{HoldError, StoreError};
+use api::{ErrorBody, ErrorCode, Issue};
+use std::borrow::Cow;
+
+/// See the module.
+pub struct Refusal {
+    /// For the caller. Boxed, for it is large and rare.
+    pub body: Box<ErrorBody>,
+    /// Headers that go with it.
+    pub headers: Vec<(&'static str, Cow<'static, str>)>,
+    /// For the log alone.
+    pub inside: Option<String>,
+}
+
+/// Seconds after which a caller may ask again: the queue empties within an answer's time, a restart takes longer,
+/// an outage longer still.
+const RETRY_FULL_S: &str = "2";
+const RETRY_RESTART_S: &str = "5";
+const RETRY_OUTAGE_S: &str = "30";
+
+impl Refusal {
+    /// A refusal without more to say.
+    pub fn new(code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Refusal {
+        Refusal { body: Box::new(ErrorBody::new(code, message)), headers: Vec::new(), inside: None }
+    }
+
+    fn header(mut self, name: &'static str, value: impl Into<Cow<'static, str>>) -> Refusal {
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    /// Adds what the log is told.
+    pub fn inside(mut self, what: impl ToString) -> Refusal {
+        self.inside = Some(what.to_string());
+        self
+    }
+
+    /// 400 with everything that is wrong.
+    pub fn invalid(issues: Vec<Issue>) -> Refusal {
+        let mut refusal = Refusal::new(ErrorCode::InvalidRequest, "The request is malformed; see detail.");
+        refusal.body.detail = issues;
+        refusal
+    }
+
+    /// 401.
+    pub fn unauthorized(code: ErrorCode) -> Refusal {
+        let message = match code {
+            ErrorCode::MissingApiKey => "Send your API key as `Authorization: Bearer <API_KEY>`.",
+            ErrorCode::ApiKeyRevoked => "This API key was revoked; use another.",
+            _ => "This API key is unknown; check that it was copied whole.",
+        };
+        Refusal::new(code, message).header("www-authenticate", "Bearer realm=\"mailprobe\"")
+    }
+
+    /// 404 for a path.
+    pub fn no_such_path() -> Refusal {
+        Refusal::new(ErrorCode::NotFound, "There is nothing at this path.")
+    }
+
+    /// 405.
+    pub fn method(allow: String) -> Refusal {
+        let message = format!("This path answers to {allow} only.");
+        Refusal::new(ErrorCode::MethodNotAllowed, message).header("allow", allow)
+    }
+
+    /// 500.
+    pub fn defect() -> Refusal {
+        Refusal::new(ErrorCode::InternalError, "A defect of the service; the request id helps to find it.")
+    }
+
+    /// 503: nobody can ask mail servers just now.
+    pub fn outage() -> Refusal {
+        let message = "The verification backend is unavailable; nothing was charged and a retry is safe.";
+        Refusal::new(ErrorCode::ProviderUnavailable, message).header("retry-after", RETRY_OUTAGE_S)
+    }
+
+    /// 503: too much at once.
+    pub fn full() -> Refusal {
+        let message = "Too many checks are under way; nothing was charged and a retry is safe.";
+        Refusal::new(ErrorCode::TemporarilyUnavailable, message).header("retry-after", RETRY_FULL_S)
+    }
+
+    /// 503: starting, draining or not able to write.
+    pub fn unready() -> Refusal {
+        let message = "The service cannot take this now; nothing was charged and a retry is safe.";
+        Refusal::new(ErrorCode::TemporarilyUnavailable, message).header("retry-after", RETRY_RESTART_S)
+    }
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Refusal {
+        match error {
+            StoreError::Busy => Refusal::full().inside("the store's queue is full"),
+            StoreError::Closed | StoreError::Failed(_) => Refusal::unready().inside(error),
+        }
+    }
+}
+
+impl From<HoldError> for Refusal {
+    fn from(error: HoldError) -> Refusal {
+        let (code, message, left) = match error {
+            HoldError::Insufficient { available } => {
+                (ErrorCode::InsufficientCredits, "No credits are left.", available)
+            }
+            HoldError::Inactive { available, .. } => {
+                (ErrorCode::SubscriptionInactive, "The subscription is not active.", available)
+            }
+            HoldError::Store(error) => return error.into(),
+            // The id and the amount are ours, and the account is the key's: each of these is a defect.
+            HoldError::UnknownAccount | HoldError::Exists | HoldError::TooOld | HoldError::BadAmount => {
+                return Refusal::defect().inside(error);
+            }
+        };
+        let mut refusal = Refusal::new(code, message);
+        refusal.body.credits_remaining = Some(left);
+        refusal
+    }
+}

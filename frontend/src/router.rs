@@ -1,0 +1,194 @@
+//! The one table of what the API answers to: method, path, who may call, handler.
+
+use crate::auth::Caller;
+use crate::refusal::Refusal;
+use crate::routes::{account, health, verify};
+use crate::worker::Worker;
+use bytes::Bytes;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+
+/// The methods in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// Reads; [`Route::safe`] says whether that is free of effects.
+    Get,
+    /// Sends a JSON body.
+    Post,
+}
+
+impl Method {
+    /// As requests spell it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Method::Get => "GET",
+            Method::Post => "POST",
+        }
+    }
+}
+
+/// Who may call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Anybody.
+    Open,
+    /// Whoever has a key.
+    Key,
+}
+
+/// One line of the table.
+pub struct Route {
+    /// The method.
+    pub method: Method,
+    /// The path, and what logs call it.
+    pub path: &'static str,
+    /// Who may call.
+    pub access: Access,
+    /// Answers HEAD too. Not where a GET can cost a credit.
+    pub safe: bool,
+    /// What answers.
+    pub handler: Handler,
+}
+
+/// What a handler is.
+pub type Handler = fn(Call) -> Pin<Box<dyn Future<Output = Result<Reply, Refusal>>>>;
+
+/// One request, as handlers see it.
+pub struct Call {
+    /// The thread's state.
+    pub worker: Rc<Worker>,
+    /// Who calls; there is one wherever the route asks for a key.
+    pub caller: Option<Caller>,
+    /// The query, as it came.
+    pub query: String,
+    /// The body; empty on GET.
+    pub body: Bytes,
+}
+
+impl Call {
+    /// Who calls.
+    ///
+    /// # Errors
+    /// A defect: the route did not ask for a key.
+    pub fn caller(&self) -> Result<Caller, Refusal> {
+        self.caller.ok_or_else(|| Refusal::defect().inside("a route without a key asked who calls"))
+    }
+}
+
+/// What a handler answers.
+pub struct Reply {
+    /// The HTTP status.
+    pub status: u16,
+    /// The JSON.
+    pub body: Vec<u8>,
+}
+
+impl Reply {
+    /// JSON with a status.
+    ///
+    /// # Errors
+    /// A defect: the value cannot be rendered.
+    pub fn json(status: u16, value: &impl serde::Serialize) -> Result<Reply, Refusal> {
+        let body = serde_json::to_vec(value).map_err(|error| Refusal::defect().inside(error))?;
+        Ok(Reply { status, body })
+    }
+}
+
+/// The table.
+const ROUTES: &[Route] = &[
+    Route {
+        method: Method::Get,
+        path: "/v1/verify",
+        access: Access::Key,
+        safe: false,
+        handler: |call| Box::pin(verify::get(call)),
+    },
+    Route {
+        method: Method::Post,
+        path: "/v1/verify",
+        access: Access::Key,
+        safe: false,
+        handler: |call| Box::pin(verify::post(call)),
+    },
+    Route {
+        method: Method::Get,
+        path: "/v1/account",
+        access: Access::Key,
+        safe: true,
+        handler: |call| Box::pin(account::show(call)),
+    },
+    Route {
+        method: Method::Get,
+        path: "/livez",
+        access: Access::Open,
+        safe: true,
+        handler: |call| Box::pin(health::live(call)),
+    },
+    Route {
+        method: Method::Get,
+        path: "/readyz",
+        access: Access::Open,
+        safe: true,
+        handler: |call| Box::pin(health::ready(call)),
+    },
+];
+
+/// Finds the route.
+///
+/// # Errors
+/// 404 or 405.
+pub fn find(method: &str, path: &str) -> Result<&'static Route, Refusal> {
+    let here = || ROUTES.iter().filter(move |route| route.path == path);
+    let fits = |route: &&Route| route.method.as_str() == method || (method == "HEAD" && route.safe);
+    if let Some(route) = here().find(fits) {
+        return Ok(route);
+    }
+    let mut allow = Vec::new();
+    for route in here() {
+        allow.push(route.method.as_str());
+        if route.safe {
+            allow.push("HEAD");
+        }
+    }
+    Err(if allow.is_empty() { Refusal::no_such_path() } else { Refusal::method(allow.join(", ")) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(method: &str, path: &str, expected: Result<&str, (u16, &str)>) {
+        let allow = |refusal: &Refusal| {
+            refusal
+                .headers
+                .iter()
+                .find(|(name, _)| *name == "allow")
+                .map_or(String::new(), |(_, v)| v.to_string())
+        };
+        match (find(method, path), expected) {
+            (Ok(route), Ok(path)) => assert_eq!(route.path, path),
+            (Err(refusal), Err((status, allowed))) => {
+                assert_eq!(
+                    (refusal.body.error.status(), allow(&refusal).as_str()),
+                    (status, allowed),
+                    "{path}"
+                );
+            }
+            (got, _) => panic!("{method} {path}: {}", got.is_ok()),
+        }
+    }
+
+    #[test]
+    fn paths_and_methods() {
+        check("GET", "/v1/verify", Ok("/v1/verify"));
+        check("POST", "/v1/verify", Ok("/v1/verify"));
+        check("HEAD", "/v1/account", Ok("/v1/account"));
+        check("HEAD", "/v1/verify", Err((405, "GET, POST")));
+        check("PUT", "/v1/account", Err((405, "GET, HEAD")));
+        check("get", "/v1/account", Err((405, "GET, HEAD")));
+        for path in ["/", "/v1", "/v1/verify/", "/V1/verify", "/v1/verifyx", "*"] {
+            check("GET", path, Err((404, "")));
+        }
+    }
+}

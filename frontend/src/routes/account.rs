@@ -1,0 +1,15 @@
+//! `GET /v1/account`: free, and the same for live and test keys.
+
+use crate::refusal::Refusal;
+use crate::router::{Call, Reply};
+use crate::{clock, convert};
+
+/// The caller's plan and balance.
+pub async fn show(call: Call) -> Result<Reply, Refusal> {
+    let store = &call.worker.store;
+    let account = store
+        .account(call.caller()?.account, clock::now())?
+        .ok_or_else(|| Refusal::defect().inside("a key's account is not there"))?;
+    let plan = store.plans().find(&account.plan).cloned();
+    Reply::json(200, &convert::account(account, plan.as_ref()))
+}

@@ -1,0 +1,112 @@
+//! The frontend threads: each accepts on its own socket and serves its connections, until told to drain.
+
+use crate::engine_client::{EngineClient, Line};
+use crate::gate::Gate;
+use crate::http;
+use crate::runtime::{self, Driver};
+use crate::status::Status;
+use crate::store::Store;
+use crate::survive::survive;
+use crate::worker::Worker;
+use monoio::io::AsyncReadRent;
+use monoio::net::{TcpListener, UnixStream};
+use std::future::{Future, poll_fn};
+use std::io;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+/// How long what is under way may take to end once a drain has begun: a little more than a check may take.
+pub const DRAIN_TIME_MAX: Duration = Duration::from_secs(95);
+/// After an accept that failed, as it does when the process is out of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What a thread is started with.
+pub struct Station {
+    /// Its socket.
+    pub listener: std::net::TcpListener,
+    /// What it runs on.
+    pub driver: Driver,
+    /// Its way to the engine.
+    pub line: Box<dyn Line + Send>,
+    /// Accounts, keys and credits.
+    pub store: Arc<dyn Store>,
+    /// The server's phase.
+    pub status: Arc<Status>,
+    /// Most connections at once.
+    pub connections: usize,
+    /// Ends, when its other end is dropped, what the thread accepts.
+    pub leash: StdUnixStream,
+}
+
+impl Station {
+    /// Serves on this thread until drained; then what was under way has ended, or its time has.
+    ///
+    /// # Errors
+    /// When there is no runtime, or it refuses the sockets.
+    pub fn serve(self) -> io::Result<()> {
+        runtime::run(self.driver, |driver| self.main(driver))?
+    }
+
+    async fn main(self, driver: Driver) -> io::Result<()> {
+        // epoll wants sockets that do not block; a ring asks the kernel to wait and would be told EAGAIN.
+        self.listener.set_nonblocking(driver == Driver::Epoll)?;
+        self.leash.set_nonblocking(driver == Driver::Epoll)?;
+        let listener = TcpListener::from_std(self.listener)?;
+        let leash = UnixStream::from_std(self.leash)?;
+        let gate = Gate::new(self.connections);
+        let engine = EngineClient::new(self.line);
+        let worker = Rc::new(Worker {
+            store: self.store,
+            engine: Rc::clone(&engine),
+            status: self.status,
+            gate: Rc::clone(&gate),
+        });
+        monoio::spawn(async move { engine.deliver().await });
+        first(accept(&listener, &worker), released(leash)).await;
+        drop(listener);
+        gate.drain();
+        if monoio::time::timeout(DRAIN_TIME_MAX, gate.empty()).await.is_err() {
+            tracing::warn!(
+                "some requests did not end in time; their credits are given back at the next start"
+            );
+        }
+        Ok(())
+    }
+}
+
+async fn accept(listener: &TcpListener, worker: &Rc<Worker>) {
+    loop {
+        let place = worker.gate.place().await;
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let worker = Rc::clone(worker);
+                monoio::spawn(async move {
+                    let _ = survive(http::serve(stream, worker, place)).await;
+                });
+            }
+            Err(error) => {
+                tracing::warn!("a connection was not accepted: {error}");
+                monoio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Until the other end is dropped.
+async fn released(mut leash: UnixStream) {
+    let _ = leash.read(vec![0; 1]).await;
+}
+
+/// Until one of the two ends.
+async fn first(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
+    let (mut one, mut other) = (pin!(one), pin!(other));
+    poll_fn(|cx| match one.as_mut().poll(cx) {
+        Poll::Ready(()) => Poll::Ready(()),
+        Poll::Pending => other.as_mut().poll(cx),
+    })
+    .await;
+}

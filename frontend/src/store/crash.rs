@@ -1,0 +1,292 @@
+//! Crashes at every kind of moment, on a disk that loses or tears what was not synced. Each round goes on with the
+//! image that the last one left, so damage would add up.
+//!
+//! A failure prints the round; the seed is fixed, so it comes again.
+
+use super::*;
+use ::redb::StorageBackend;
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex};
+
+const ROUNDS: u32 = 120;
+const SEED: u64 = 0x6d61_696c;
+const SECTOR: usize = 512;
+const NOW: UnixMs = 1_801_386_000_000;
+
+/// How a crash treats what was written but not synced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Crash {
+    /// The process is killed: the system still has it all.
+    Kill,
+    /// The power fails: each sector of it is on the disk or is not.
+    PowerLoss,
+}
+
+#[derive(Debug, Clone)]
+struct Disk(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    /// What a read finds.
+    live: Vec<u8>,
+    /// What a crash cannot take away.
+    durable: Vec<u8>,
+    /// Offset and length of what was written since the last sync.
+    unsynced: Vec<(usize, usize)>,
+    /// Writes and syncs until the crash.
+    left: u32,
+}
+
+impl Disk {
+    fn new(image: Vec<u8>, left: u32) -> Disk {
+        let state = State { live: image.clone(), durable: image, unsynced: Vec::new(), left };
+        Disk(Arc::new(Mutex::new(state)))
+    }
+
+    /// What the disk has after the crash.
+    fn image(&self, crash: Crash, rng: &mut fastrand::Rng) -> Vec<u8> {
+        let state = self.0.lock().unwrap();
+        if crash == Crash::Kill {
+            return state.live.clone();
+        }
+        let mut image = state.durable.clone();
+        if rng.bool() {
+            image.resize(state.live.len(), 0);
+        }
+        for &(start, length) in &state.unsynced {
+            let mut at = start;
+            while at < start + length {
+                let end = (at / SECTOR * SECTOR + SECTOR).min(start + length);
+                if rng.bool() && end <= image.len() && end <= state.live.len() {
+                    image[at..end].copy_from_slice(&state.live[at..end]);
+                }
+                at = end;
+            }
+        }
+        image
+    }
+
+    fn spend(state: &mut State) -> io::Result<()> {
+        state.left = state.left.checked_sub(1).ok_or_else(|| io::Error::other("the power is off"))?;
+        Ok(())
+    }
+}
+
+impl StorageBackend for Disk {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.lock().unwrap().live.len() as u64)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let state = self.0.lock().unwrap();
+        let found = state.live.get(offset as usize..offset as usize + out.len());
+        out.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let mut state = self.0.lock().unwrap();
+        Disk::spend(&mut state)?;
+        state.live.resize(len as usize, 0);
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let mut state = self.0.lock().unwrap();
+        Disk::spend(&mut state)?;
+        state.durable = state.live.clone();
+        state.unsynced.clear();
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let mut state = self.0.lock().unwrap();
+        Disk::spend(&mut state)?;
+        let start = offset as usize;
+        if state.live.len() < start + data.len() {
+            state.live.resize(start + data.len(), 0);
+        }
+        state.live[start..start + data.len()].copy_from_slice(data);
+        state.unsynced.push((start, data.len()));
+        Ok(())
+    }
+}
+
+/// What must be true of a hold after the crash, by what was answered before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known {
+    /// The hold was not answered, or refused because the store failed.
+    MaybeHeld,
+    Held,
+    MaybeSettled,
+    Settled,
+    MaybeVoided,
+    Voided,
+}
+
+#[derive(Default)]
+struct Told {
+    holds: HashMap<HoldRef, (u64, Known)>,
+    /// Keys whose making was answered, and whether their revocation was asked for and answered.
+    keys: HashMap<KeyHash, (KeyId, bool, bool)>,
+    next: u128,
+}
+
+impl Told {
+    fn next(&mut self) -> u128 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Loads the store until it fails or the load is over; several writes are always on their way.
+    fn load(&mut self, store: &RedbStore, account: AccountId, rng: &mut fastrand::Rng) {
+        for _ in 0..rng.u32(1..12) {
+            let placed: Vec<_> = (0..rng.u32(1..8))
+                .map(|_| {
+                    let hold = HoldRef { account, id: EntryId::new(NOW, self.next()) };
+                    let credits = rng.u64(1..5);
+                    self.holds.insert(hold, (credits, Known::MaybeHeld));
+                    (hold, store.hold(HoldRequest { hold, credits }, NOW))
+                })
+                .collect();
+            let key = self.new_key(account);
+            let making = store.create_key(key.clone(), NOW);
+            for (hold, pending) in placed {
+                if pending.wait().is_ok() {
+                    self.know(hold, Known::Held);
+                }
+            }
+            if making.wait().is_ok() {
+                self.keys.insert(key.hash, (key.id, false, false));
+                if rng.bool() {
+                    let answered = store.revoke_key(key.id, NOW).wait().is_ok();
+                    self.keys.insert(key.hash, (key.id, true, answered));
+                }
+            }
+            self.answer_holds(store, rng);
+        }
+    }
+
+    fn answer_holds(&mut self, store: &RedbStore, rng: &mut fastrand::Rng) {
+        let mut held: Vec<_> =
+            self.holds.iter().filter(|(_, known)| known.1 == Known::Held).map(|(hold, _)| *hold).collect();
+        // The order of a map is not of the seed.
+        held.sort_by_key(|hold| hold.id);
+        let mut answers = Vec::new();
+        for hold in held {
+            match rng.u8(0..3) {
+                0 => {
+                    self.know(hold, Known::MaybeSettled);
+                    answers.push((hold, Known::Settled, store.settle(hold, Settlement::default(), NOW)));
+                }
+                1 => {
+                    self.know(hold, Known::MaybeVoided);
+                    answers.push((hold, Known::Voided, store.void(hold, NOW)));
+                }
+                _ => {}
+            }
+        }
+        for (hold, known, pending) in answers {
+            if pending.wait().is_ok() {
+                self.know(hold, known);
+            }
+        }
+    }
+
+    fn know(&mut self, hold: HoldRef, known: Known) {
+        self.holds.get_mut(&hold).unwrap().1 = known;
+    }
+
+    fn new_key(&mut self, account: AccountId) -> NewKey {
+        let number = self.next();
+        let mut hash = [0; 32];
+        hash[..16].copy_from_slice(&number.to_le_bytes());
+        let (mode, last4, label) = (KeyMode::Live, *b"abcd", String::new());
+        NewKey { id: KeyId::new(NOW, number), account, mode, hash, last4, label }
+    }
+
+    /// What the store says after the crash is what was answered before it; and now it is known for certain.
+    fn check(&mut self, store: &RedbStore, account: AccountId) {
+        let mut spent = 0;
+        let asked: Vec<_> =
+            self.holds.keys().map(|hold| (*hold, store.settle(*hold, Settlement::default(), NOW))).collect();
+        for (hold, end) in asked {
+            let (credits, known) = self.holds.get_mut(&hold).unwrap();
+            let end = end.wait().unwrap_err();
+            let fits = match end {
+                SettleError::AlreadySettled => matches!(known, Known::MaybeSettled | Known::Settled),
+                SettleError::AlreadyVoided => !matches!(known, Known::Settled),
+                SettleError::UnknownHold => matches!(known, Known::MaybeHeld),
+                _ => false,
+            };
+            assert!(fits, "{known:?} was answered, and now: {end:?}");
+            if end == SettleError::AlreadySettled {
+                spent += *credits;
+                *known = Known::Settled;
+            } else if end == SettleError::AlreadyVoided {
+                *known = Known::Voided;
+            }
+        }
+        for (hash, (id, asked, answered)) in &self.keys {
+            let found = store.key_by_hash(hash).expect("a key whose making was answered");
+            assert_eq!(found.id, *id);
+            assert!(found.revoked || !answered, "a revocation that was answered");
+            assert!(!found.revoked || *asked, "a revocation that nobody asked for");
+        }
+        let balance = store.account(account, NOW).unwrap().unwrap().balance;
+        assert_eq!((balance.spent, balance.held), (spent, 0));
+        assert_eq!(store.audit(None).unwrap().faults, Vec::<String>::new());
+    }
+}
+
+fn open(disk: &Disk) -> Result<RedbStore, OpenError> {
+    RedbStore::open_backend(disk.clone(), PlanTable::standard(), NOW).map(|(store, _)| store)
+}
+
+/// A store with one account, closed.
+fn first_image(account: AccountId) -> Vec<u8> {
+    let disk = Disk::new(Vec::new(), u32::MAX);
+    let store = open(&disk).unwrap();
+    let new = NewAccount { id: account, name: "a".into(), plan: "scale".into() };
+    store.create_account(new, NOW).wait().unwrap();
+    drop(store);
+    disk.image(Crash::Kill, &mut fastrand::Rng::with_seed(0))
+}
+
+fn survive(crash: Crash) {
+    let mut rng = fastrand::Rng::with_seed(SEED);
+    let account = AccountId::new(NOW, 1);
+    let mut image = first_image(account);
+    let mut told = Told::default();
+    let mut crashed_while_loaded = 0;
+    for round in 0..ROUNDS {
+        let disk = Disk::new(image, rng.u32(1..250));
+        // The power may fail while the store recovers from the last time.
+        if let Ok(store) = open(&disk) {
+            told.load(&store, account, &mut rng);
+            crashed_while_loaded += u32::from(disk.0.lock().unwrap().left == 0);
+            // Writes nothing more if the power is off; where it is not, this round ends with a clean stop.
+            drop(store);
+        }
+        image = disk.image(crash, &mut rng);
+        let healthy = Disk::new(image.clone(), u32::MAX);
+        let store = open(&healthy).unwrap_or_else(|error| panic!("round {round}: {error}"));
+        told.check(&store, account);
+        drop(store);
+        if rng.bool() {
+            image = healthy.image(Crash::Kill, &mut rng);
+        }
+    }
+    assert!(crashed_while_loaded > ROUNDS / 4, "only {crashed_while_loaded} rounds crashed under load");
+}
+
+#[test]
+fn a_killed_process_loses_nothing_that_was_answered() {
+    survive(Crash::Kill);
+}
+
+#[test]
+fn lost_power_loses_nothing_that_was_answered() {
+    survive(Crash::PowerLoss);
+}

@@ -1,0 +1,156 @@
+//! What the commands do and print, the same on a stopped store and on a running server.
+
+use crate::Site;
+use frontend::admin::ACCOUNTS_PER_PAGE;
+use frontend::admin::server::AdminServer;
+use frontend::auth::ApiKey;
+use frontend::store::{AccountId, NewAccount, Store};
+use serde_json::Value;
+
+fn both(check: impl Fn(&Site)) {
+    check(&Site::stopped());
+    check(&Site::running());
+}
+
+fn json(site: &Site, line: &[&str]) -> Value {
+    let line: Vec<_> = line.iter().copied().chain(["--json"]).collect();
+    serde_json::from_str(&site.run(&line).unwrap()).unwrap()
+}
+
+#[test]
+fn accounts_are_made_shown_and_changed() {
+    both(|site| {
+        let made = json(site, &["account", "create", "acme", "--plan", "growth"]);
+        assert_eq!((&made["plan"], &made["status"]), (&"growth".into(), &"active".into()));
+        let id = made["id"].as_str().unwrap();
+        assert!(id.starts_with("acc_") && id.len() == 30);
+        assert_eq!(json(site, &["account", "set-plan", "acme", "starter"])["balance"]["plan_left"], 5_000);
+        assert_eq!(
+            json(site, &["account", "grant", id, "25", "--note", "sorry"])["balance"]["pack_left"],
+            25
+        );
+        assert_eq!(json(site, &["account", "set-status", id, "past_due"])["status"], "past_due");
+        let shown = json(site, &["account", "show", id]);
+        assert_eq!(shown["account"]["balance"]["pack_left"], 25);
+        assert!(shown["entries"].as_array().unwrap().iter().any(|entry| entry["note"] == "sorry"));
+        assert_eq!(shown["audit"]["faults"], Value::Array(vec![]));
+        assert_eq!(json(site, &["account", "list"])[0]["id"], id);
+    });
+}
+
+#[test]
+fn an_end_with_the_period_is_announced_and_taken_back() {
+    both(|site| {
+        site.run(&["account", "create", "acme"]).unwrap();
+        let announced = json(site, &["account", "set-status", "acme", "canceled", "--at-period-end"]);
+        assert_eq!(
+            (&announced["status"], &announced["cancel_at_period_end"]),
+            (&"active".into(), &true.into())
+        );
+        assert!(site.run(&["account", "list"]).unwrap().contains("active, canceled at period end"));
+        let back = json(site, &["account", "set-status", "acme", "active"]);
+        assert_eq!(back["cancel_at_period_end"], false);
+        let refused = site.run(&["account", "set-status", "acme", "paused", "--at-period-end"]);
+        assert_eq!(refused.unwrap_err(), "only canceled can wait for the end of the period");
+    });
+}
+
+#[test]
+fn people_get_tables() {
+    both(|site| {
+        let made = site.run(&["account", "create", "acme"]).unwrap();
+        assert!(made.contains("credits left   100\n  of the plan  100 of 100\n"), "{made}");
+        assert!(made.contains("period end     2027-02-28T09:00:00+00:00\n"), "{made}");
+        let list = site.run(&["account", "list"]).unwrap();
+        let lines: Vec<_> = list.lines().collect();
+        assert_eq!(lines[0].split_whitespace().next(), Some("NAME"));
+        assert!(lines[1].starts_with("acme  acc_") && lines[1].contains("  free  active  100  "), "{list}");
+        site.run(&["account", "grant", "acme", "7", "--note", "a gift"]).unwrap();
+        let shown = site.run(&["account", "show", "acme"]).unwrap();
+        assert!(shown.contains("pack    7                        a gift\n"), "{shown}");
+        assert!(shown.ends_with("2 entries and 0 open holds add up.\n"), "{shown}");
+    });
+}
+
+#[test]
+fn a_key_is_printed_once_and_revoked_at_once() {
+    both(|site| {
+        site.run(&["account", "create", "acme"]).unwrap();
+        let printed = site.run(&["key", "create", "acme", "--label", "ci"]).unwrap();
+        let live = ApiKey::parse(printed.trim_end().as_bytes()).unwrap();
+        assert!(live.reveal().starts_with("mp_live_"));
+        let made = json(site, &["key", "create", "acme", "--test"]);
+        assert!(made["key"].as_str().unwrap().starts_with("mp_test_"));
+        let keys = json(site, &["key", "list", "acme"]);
+        let find = |keys: &Value, mode: &str| -> Value {
+            keys.as_array().unwrap().iter().find(|key| key["mode"] == mode).unwrap().clone()
+        };
+        assert_eq!(find(&keys, "test")["id"], made["id"]);
+        let listed = find(&keys, "live");
+        assert_eq!(listed["label"], "ci");
+        assert_eq!(listed["last4"], live.reveal()[live.reveal().len() - 4..]);
+        let list = site.run(&["key", "list", "acme"]).unwrap();
+        assert!(!list.contains(&live.reveal()[8..20]), "the key itself is listed");
+
+        let id = listed["id"].as_str().unwrap();
+        assert_eq!(json(site, &["key", "revoke", id])["revoked_at"], crate::NOW);
+        let keys = json(site, &["key", "list", "acme"]);
+        assert_eq!(find(&keys, "live")["revoked_at"], crate::NOW);
+        assert_eq!(find(&keys, "test")["revoked_at"], Value::Null);
+    });
+}
+
+#[test]
+fn refusals_say_why() {
+    both(|site| {
+        site.run(&["account", "create", "acme"]).unwrap();
+        for (line, why) in [
+            (&["account", "create", "acme"][..], "another account has this name"),
+            (&["account", "create", "b", "--plan", "gold"], "the configuration defines no such plan"),
+            (&["account", "set-plan", "acme", "gold"], "the configuration defines no such plan"),
+            (&["account", "show", "nobody"], "no account has the id or the name \"nobody\""),
+            (&["account", "grant", "acme", "0"], "a grant takes 1 to 1099511627776 credits"),
+            (&["key", "create", "nobody"], "no account has the id or the name \"nobody\""),
+            (&["key", "list", "acc_00000000000000000000000000"], "no account has the id or the name"),
+            (&["key", "revoke", "key_00000000000000000000000000"], "no such key"),
+        ] {
+            let refused = site.run(line).unwrap_err();
+            assert!(refused.contains(why), "{line:?}: {refused}");
+        }
+        for line in [
+            &["account", "set-status", "acme", "gone"][..],
+            &["key", "revoke", "acme"],
+            &["account", "grant", "acme", "-1"],
+        ] {
+            assert!(site.run(line).unwrap_err().contains("error: "), "{line:?}");
+        }
+    });
+}
+
+#[test]
+fn lists_of_many_pages_come_whole() {
+    let site = Site::stopped();
+    let store = crate::open(site.path());
+    let accounts = ACCOUNTS_PER_PAGE as u128 * 2;
+    let made = (0..accounts).map(|n| {
+        let (id, name) = (AccountId::new(crate::NOW, n), format!("n{n}"));
+        store.create_account(NewAccount { id, name, plan: "free".into() }, crate::NOW)
+    });
+    made.collect::<Vec<_>>().into_iter().for_each(|made| drop(made.wait().unwrap()));
+    let server = AdminServer::start(site.path(), store, || crate::NOW).unwrap();
+    let list = site.run(&["account", "list"]).unwrap();
+    assert_eq!(list.lines().count() as u128, accounts + 1);
+    drop(server);
+    assert_eq!(site.run(&["account", "list"]).unwrap(), list);
+}
+
+#[test]
+fn no_store_is_made_by_looking() {
+    let site = Site::stopped();
+    let missing = site.path().join("missing");
+    for line in [&["account", "list"][..], &["key", "list", "a"], &["account", "show", "a"]] {
+        let refused = crate::run(&missing, line).unwrap_err();
+        assert!(refused.contains("there is no mailprobe data in"), "{refused}");
+    }
+    assert!(!missing.exists());
+}

@@ -1,0 +1,67 @@
+//! The commands for operators, as the command line gives them: on a stopped store and over the socket of a server.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod commands;
+mod first_run;
+mod socket;
+
+use clap::Parser;
+use frontend::admin::server::AdminServer;
+use frontend::cli::{account, key};
+use frontend::store::{PlanTable, RedbStore, StoreOptions, UnixMs};
+use std::path::Path;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+/// 2027-01-31T09:00:00Z.
+const NOW: UnixMs = 1_801_386_000_000;
+
+#[derive(Parser)]
+enum Line {
+    Account(account::AccountArgs),
+    Key(key::KeyArgs),
+}
+
+/// Runs a command line as `mailprobe` would.
+fn run(folder: &Path, line: &[&str]) -> Result<String, String> {
+    let plans = PlanTable::standard();
+    let place = account::Place { data: folder, plans: &plans, now: NOW };
+    let line = std::iter::once(&"mailprobe").chain(line);
+    let mut out = Vec::new();
+    match Line::try_parse_from(line).map_err(|error| error.to_string())? {
+        Line::Account(args) => account::run(args, place, &mut out)?,
+        Line::Key(args) => key::run(args, place, &mut out)?,
+    }
+    Ok(String::from_utf8(out).unwrap())
+}
+
+fn open(folder: &Path) -> Arc<RedbStore> {
+    Arc::new(RedbStore::open(folder, PlanTable::standard(), StoreOptions::default(), NOW).unwrap().0)
+}
+
+/// A folder, with a server on it or without.
+struct Site {
+    folder: TempDir,
+    server: Option<AdminServer>,
+}
+
+impl Site {
+    fn stopped() -> Site {
+        Site { folder: tempfile::tempdir().unwrap(), server: None }
+    }
+
+    fn running() -> Site {
+        let mut site = Site::stopped();
+        site.server = Some(AdminServer::start(site.path(), open(site.path()), || NOW).unwrap());
+        site
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn run(&self, line: &[&str]) -> Result<String, String> {
+        run(self.path(), line)
+    }
+}

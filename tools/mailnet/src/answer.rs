@@ -1,0 +1,250 @@
+//! From a DNS query to what is sent back (RFC 1034, 1035, 2308, 6891, 7505): a server that speaks like a
+//! resolver (RA is set) and knows the scenario's names alone.
+
+use crate::{
+    spec::DnsBehaviour,
+    stats::DnsKind,
+    world::World,
+    zone::{CHAIN_MAX, Records},
+};
+use hickory_proto::{
+    op::{Edns, Message, MessageType, OpCode, Query, ResponseCode},
+    rr::{
+        DNSClass, Name, RData, Record, RecordType,
+        rdata::{A, AAAA, CNAME, MX, PTR, SOA, TXT},
+    },
+};
+use std::net::IpAddr;
+
+/// What is sent back for one query.
+#[derive(Debug, Default)]
+pub(crate) struct Reaction {
+    pub kind: Option<DnsKind>,
+    /// A lie that is sent first; from another port if so said.
+    pub forged: Option<(Port, Vec<u8>)>,
+    pub answer: Option<Vec<u8>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Port {
+    Own,
+    Other,
+}
+
+/// What a message without EDNS may hold over UDP (RFC 1035 4.2.1), and the most we send with it (RFC 9715).
+const UDP_BYTES_MIN: usize = 512;
+const UDP_BYTES_MAX: usize = 1232;
+
+pub(crate) fn react(world: &World, query: &[u8], udp: bool) -> Reaction {
+    let Ok(message) = Message::from_vec(query) else {
+        return Reaction { answer: form_error(query), ..Reaction::default() };
+    };
+    if message.metadata.message_type == MessageType::Response {
+        return Reaction::default();
+    }
+    let fail = |code| refusal(&message, code, true).to_vec().ok();
+    let [question] = message.queries.as_slice() else {
+        return Reaction { answer: fail(ResponseCode::FormErr), ..Reaction::default() };
+    };
+    let kind = Some(kind(question.query_type));
+    if message.metadata.op_code != OpCode::Query {
+        return Reaction { kind, answer: fail(ResponseCode::NotImp), forged: None };
+    }
+    let name = text(&question.name);
+    let behaviour = world.zone.find(&name).map_or(DnsBehaviour::Ok, |records| records.behaviour);
+    let (forged, answer) = behave(world, &message, question, behaviour, udp);
+    Reaction { kind, forged: forged.filter(|_| udp), answer }
+}
+
+type Sent = (Option<(Port, Vec<u8>)>, Option<Vec<u8>>);
+
+fn behave(world: &World, message: &Message, question: &Query, behaviour: DnsBehaviour, udp: bool) -> Sent {
+    let answer = || whole(world, message, question, udp);
+    let fail = |code| refusal(message, code, true).to_vec().ok();
+    let forge = |port, change: fn(&mut Message)| {
+        let mut lie = refusal(message, ResponseCode::NXDomain, true);
+        change(&mut lie);
+        lie.to_vec().ok().map(|bytes| (port, bytes))
+    };
+    match behaviour {
+        DnsBehaviour::Ok | DnsBehaviour::Nodata | DnsBehaviour::Nxdomain => (None, answer()),
+        DnsBehaviour::Servfail => (None, fail(ResponseCode::ServFail)),
+        DnsBehaviour::Refused => (None, fail(ResponseCode::Refused)),
+        DnsBehaviour::Timeout => (None, None),
+        DnsBehaviour::Truncated if udp => (None, truncated(message).to_vec().ok()),
+        DnsBehaviour::Truncated => (None, answer()),
+        DnsBehaviour::Garbage => (None, answer().map(garbage)),
+        DnsBehaviour::CutShort => (None, answer().map(cut_short)),
+        DnsBehaviour::NoEdns if message.edns.is_some() => {
+            (None, refusal(message, ResponseCode::FormErr, false).to_vec().ok())
+        }
+        DnsBehaviour::NoEdns => (None, answer()),
+        DnsBehaviour::SpoofedId => (forge(Port::Own, |lie| lie.metadata.id ^= 0x0101), answer()),
+        DnsBehaviour::SpoofedPort => (forge(Port::Other, |_| {}), answer()),
+        DnsBehaviour::SpoofedQuestion => (forge(Port::Own, other_question), answer()),
+        DnsBehaviour::SpoofedCase => (forge(Port::Own, other_case), answer()),
+    }
+}
+
+fn other_question(lie: &mut Message) {
+    for query in &mut lie.queries {
+        query.name = Name::from_labels([b"forged".as_slice(), b"example"]).unwrap_or_default();
+    }
+}
+
+/// Turns the case of every letter: right for DNS, wrong for a client that checks what it sent (0x20).
+fn other_case(lie: &mut Message) {
+    for query in &mut lie.queries {
+        let labels: Vec<Vec<u8>> = query
+            .name
+            .iter()
+            .map(|label| label.iter().map(|b| if b.is_ascii_alphabetic() { b ^ 0x20 } else { *b }).collect())
+            .collect();
+        let mut name = Name::from_labels(labels).unwrap_or_default();
+        name.set_fqdn(true);
+        query.name = name;
+    }
+}
+
+fn garbage(mut answer: Vec<u8>) -> Vec<u8> {
+    for (at, byte) in answer.iter_mut().enumerate().skip(12) {
+        *byte = (at as u8).wrapping_mul(167) | 0xc0;
+    }
+    answer
+}
+
+fn cut_short(mut answer: Vec<u8>) -> Vec<u8> {
+    answer.truncate(answer.len().saturating_sub(3));
+    answer
+}
+
+fn kind(query_type: RecordType) -> DnsKind {
+    match query_type {
+        RecordType::MX => DnsKind::Mx,
+        RecordType::A => DnsKind::A,
+        RecordType::AAAA => DnsKind::Aaaa,
+        RecordType::TXT => DnsKind::Txt,
+        RecordType::PTR => DnsKind::Ptr,
+        _ => DnsKind::Other,
+    }
+}
+
+/// The key of a name in the zone.
+fn text(name: &Name) -> String {
+    let mut text = name.to_ascii().to_ascii_lowercase();
+    if text.ends_with('.') {
+        text.pop();
+    }
+    text
+}
+
+/// FORMERR for bytes of which no more than the id can be read (RFC 1035 4.1.1).
+fn form_error(query: &[u8]) -> Option<Vec<u8>> {
+    let id = u16::from_be_bytes([*query.first()?, *query.get(1)?]);
+    if query.get(2)? & 0x80 != 0 {
+        return None;
+    }
+    Message::error_msg(id, OpCode::Query, ResponseCode::FormErr).to_vec().ok()
+}
+
+/// An answer without records.
+fn refusal(message: &Message, code: ResponseCode, edns: bool) -> Message {
+    let mut answer = Message::response(message.metadata.id, message.metadata.op_code);
+    answer.metadata.recursion_desired = message.metadata.recursion_desired;
+    answer.metadata.recursion_available = true;
+    answer.metadata.response_code = code;
+    answer.queries.clone_from(&message.queries);
+    if edns && message.edns.is_some() {
+        let mut edns = Edns::new();
+        edns.set_max_payload(UDP_BYTES_MAX as u16);
+        answer.edns = Some(edns);
+    }
+    answer
+}
+
+fn truncated(message: &Message) -> Message {
+    let mut answer = refusal(message, ResponseCode::NoError, true);
+    answer.metadata.truncation = true;
+    answer
+}
+
+/// The true answer, or TC where it does not fit.
+fn whole(world: &World, message: &Message, question: &Query, udp: bool) -> Option<Vec<u8>> {
+    let mut answer = refusal(message, ResponseCode::NoError, true);
+    if question.query_class == DNSClass::IN {
+        fill(world, question, &mut answer);
+    } else {
+        answer.metadata.response_code = ResponseCode::NotImp;
+    }
+    let bytes = answer.to_vec().ok()?;
+    let room = message.edns.as_ref().map_or(UDP_BYTES_MIN, |edns| usize::from(edns.max_payload()));
+    if udp && bytes.len() > room.clamp(UDP_BYTES_MIN, UDP_BYTES_MAX) {
+        return truncated(message).to_vec().ok();
+    }
+    Some(bytes)
+}
+
+fn fill(world: &World, question: &Query, answer: &mut Message) {
+    let mut owner = question.name.clone();
+    let mut key = text(&owner);
+    let mut seen = vec![key.clone()];
+    loop {
+        let records = match world.zone.find(&key) {
+            Some(records) if records.behaviour != DnsBehaviour::Nxdomain => records,
+            known => {
+                if known.is_some() || !world.zone.is_between(&key) {
+                    answer.metadata.response_code = ResponseCode::NXDomain;
+                }
+                return negative(world, &key, answer);
+            }
+        };
+        let ttl = records.ttl.unwrap_or(world.dns.ttl);
+        let Some((target, wire)) = &records.cname else {
+            if records.behaviour != DnsBehaviour::Nodata {
+                answer.answers.extend(
+                    of_type(records, question.query_type)
+                        .map(|data| Record::from_rdata(owner.clone(), ttl, data)),
+                );
+            }
+            if answer.answers.last().is_none_or(|record| record.record_type() != question.query_type) {
+                negative(world, &key, answer);
+            }
+            return;
+        };
+        answer.answers.push(Record::from_rdata(owner, ttl, RData::CNAME(CNAME(wire.clone()))));
+        // A loop is answered as it stands in the zone: once around, and it is the client's to notice.
+        let is_loop = seen.iter().any(|name| **name == **target);
+        if question.query_type == RecordType::CNAME || is_loop || seen.len() > CHAIN_MAX {
+            return;
+        }
+        owner = wire.clone();
+        key = target.to_string();
+        seen.push(key.clone());
+    }
+}
+
+fn of_type(records: &Records, query_type: RecordType) -> impl Iterator<Item = RData> + '_ {
+    let only = move |wanted| query_type == wanted;
+    let mx = records.mx.iter().filter(move |_| only(RecordType::MX));
+    let addresses = records.addresses.iter().filter_map(move |address| match address {
+        IpAddr::V4(v4) => only(RecordType::A).then_some(RData::A(A(*v4))),
+        IpAddr::V6(v6) => only(RecordType::AAAA).then_some(RData::AAAA(AAAA(*v6))),
+    });
+    let txt = records.txt.iter().filter(move |_| only(RecordType::TXT));
+    let ptr = records.ptr.iter().filter(move |_| only(RecordType::PTR));
+    mx.map(|(preference, _, host)| RData::MX(MX::new(*preference, host.clone())))
+        .chain(addresses)
+        .chain(txt.map(|strings| RData::TXT(TXT::from_bytes(strings.iter().map(AsRef::as_ref).collect()))))
+        .chain(ptr.map(|name| RData::PTR(PTR(name.clone()))))
+}
+
+/// The SOA of a negative answer; its minimum says how long the answer may be kept (RFC 2308 3 and 5).
+fn negative(world: &World, key: &str, answer: &mut Message) {
+    let labels: Vec<&[u8]> = key.rsplit('.').take(2).map(str::as_bytes).collect();
+    let zone = Name::from_labels(labels.into_iter().rev()).unwrap_or_default();
+    let ttl = world.dns.negative_ttl;
+    let server = Name::from_labels([b"ns".as_slice(), b"mailnet", b"example"]).unwrap_or_default();
+    let keeper = Name::from_labels([b"hostmaster".as_slice(), b"mailnet", b"example"]).unwrap_or_default();
+    let soa = SOA::new(server, keeper, 1, 3600, 600, 86_400, ttl);
+    answer.authorities.push(Record::from_rdata(zone, ttl, RData::SOA(soa)));
+}

@@ -1,0 +1,392 @@
+//! The driver of a session: moves bytes, waits, and breaks things off when the scenario says so.
+
+use crate::{
+    misdeed::{Next, commit},
+    running::Net,
+    session::{Outcome, Session, Step, replaces},
+    spec::{HostState, Misdeed, Stage},
+    stats::{Violation, add},
+};
+use socket2::SockRef;
+use std::{io, net::IpAddr, sync::Arc, time::Duration};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::{sleep, timeout},
+};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
+
+/// A client that is silent for so long is sent away (RFC 5321 4.5.3.2.7).
+const IDLE: Duration = Duration::from_secs(300);
+/// How long the bytes of a client that was hung up on are still read, so that the last reply is not lost to a
+/// reset.
+const LINGER: Duration = Duration::from_secs(1);
+/// The longest hang; a peer that waits longer is sent away.
+const HANG: Duration = Duration::from_secs(900);
+/// More bytes without a line end than these are no command.
+const LINE_BYTES_MAX: usize = 64 * 1024;
+/// A buffer larger than this is not kept for an idle session.
+const BUFFER_BYTES_KEPT: usize = 4 * 1024;
+
+/// A connection in clear or under TLS.
+pub(crate) enum Wire {
+    Clear(TcpStream),
+    Secure(Box<TlsStream<TcpStream>>),
+    /// Lost in a handshake.
+    Gone,
+}
+
+impl Wire {
+    async fn read(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        if buffer.capacity() - buffer.len() < 1024 {
+            buffer.reserve(2048);
+        }
+        match self {
+            Wire::Clear(stream) => stream.read_buf(buffer).await,
+            Wire::Secure(stream) => stream.read_buf(buffer).await,
+            Wire::Gone => Ok(0),
+        }
+    }
+
+    /// Writes all, unless the peer reads nothing for so long that it must be dead.
+    pub(crate) async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        timeout(IDLE, async {
+            match self {
+                Wire::Clear(stream) => stream.write_all(bytes).await,
+                Wire::Secure(stream) => {
+                    stream.write_all(bytes).await?;
+                    stream.flush().await
+                }
+                Wire::Gone => Err(io::ErrorKind::NotConnected.into()),
+            }
+        })
+        .await?
+    }
+
+    async fn shutdown(&mut self) -> io::Result<()> {
+        match self {
+            Wire::Clear(stream) => stream.shutdown().await,
+            Wire::Secure(stream) => stream.shutdown().await,
+            Wire::Gone => Ok(()),
+        }
+    }
+
+    /// Bytes that are there without waiting. Under TLS none are looked for.
+    fn read_now(&mut self, buffer: &mut Vec<u8>) -> bool {
+        match self {
+            Wire::Clear(stream) => {
+                let mut room = [0; 1024];
+                match stream.try_read(&mut room) {
+                    Ok(bytes) => {
+                        buffer.extend_from_slice(&room[..bytes]);
+                        bytes > 0
+                    }
+                    Err(_) => false,
+                }
+            }
+            Wire::Secure(_) | Wire::Gone => false,
+        }
+    }
+
+    /// Ends the connection with a reset.
+    fn reset(&mut self) -> io::Result<()> {
+        match std::mem::replace(self, Wire::Gone) {
+            Wire::Clear(stream) => reset_on_close(&stream),
+            Wire::Secure(stream) => reset_on_close(stream.get_ref().0),
+            Wire::Gone => Ok(()),
+        }
+    }
+}
+
+/// Makes the close of a socket a reset.
+fn reset_on_close(stream: &TcpStream) -> io::Result<()> {
+    SockRef::from(stream).set_linger(Some(Duration::ZERO))
+}
+
+/// Serves one connection to a host.
+pub(crate) async fn serve(net: Arc<Net>, host: u32, stream: TcpStream, client: IpAddr) {
+    if net.world.hosts[host as usize].state != HostState::Up {
+        // Only a wildcard listener comes here: the nearest it gets to refusing.
+        reset_on_close(&stream).ok();
+        return;
+    }
+    let guard = Guard::enter(net, host, client);
+    let mut connection = Connection {
+        session: Session::new(guard.net.clone(), host, client, guard.ordinal),
+        wire: Wire::Clear(stream),
+        input: Vec::new(),
+        output: Vec::new(),
+        offered: false,
+    };
+    // A client that breaks off ends its own session alone.
+    connection.run(guard.of_client).await.ok();
+}
+
+/// Counts a session for as long as it lasts.
+struct Guard {
+    net: Arc<Net>,
+    host: u32,
+    client: IpAddr,
+    ordinal: u64,
+    of_client: u64,
+}
+
+impl Guard {
+    fn enter(net: Arc<Net>, host: u32, client: IpAddr) -> Guard {
+        net.counters.all.enter();
+        let ordinal = net.hosts[host as usize].sessions.enter();
+        let of_client = net.client_enters(host, client);
+        Guard { net, host, client, ordinal, of_client }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.net.counters.all.leave();
+        self.net.hosts[self.host as usize].sessions.leave();
+        self.net.client_leaves(self.host, self.client);
+    }
+}
+
+struct Connection {
+    session: Session,
+    wire: Wire,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    /// PIPELINING was offered by a reply that has left.
+    offered: bool,
+}
+
+/// What the driver does after a reply.
+enum Then {
+    Go,
+    End,
+}
+
+impl Connection {
+    async fn run(&mut self, of_client: u64) -> io::Result<()> {
+        if let Some(at) = self.session.fault(Stage::Connect) {
+            return self.at_connect(at).await;
+        }
+        if let Then::End = self.greet(of_client).await? {
+            return Ok(());
+        }
+        loop {
+            if let Then::End = self.answer_input().await? {
+                return Ok(());
+            }
+            if self.input.contains(&b'\n') {
+                // It came while a reply was held back.
+                continue;
+            }
+            self.free_buffers();
+            match timeout(IDLE, self.wire.read(&mut self.input)).await {
+                Ok(Ok(0)) | Ok(Err(_)) => {
+                    add(&self.session.net.counters.sessions_without_quit);
+                    return Ok(());
+                }
+                Ok(Ok(_)) => {}
+                Err(_) => {
+                    self.output.extend_from_slice(b"421 4.4.2 Error: timeout exceeded\r\n");
+                    return self.close().await;
+                }
+            }
+        }
+    }
+
+    async fn at_connect(&mut self, fault: usize) -> io::Result<()> {
+        add(&self.session.net.counters.misdeeds);
+        match self.session.behaviour().faults[fault].spec.does {
+            Misdeed::Hang => self.hang().await,
+            Misdeed::Reset => self.wire.reset(),
+            _ => Ok(()),
+        }
+    }
+
+    async fn greet(&mut self, of_client: u64) -> io::Result<Then> {
+        let behaviour = self.session.behaviour();
+        let personality = &behaviour.personality;
+        if personality.sessions_max > 0 && of_client > personality.sessions_max {
+            self.session.crowded(&mut self.output);
+            self.close().await?;
+            return Ok(Then::End);
+        }
+        if personality.banner_delay_ms > 0 {
+            sleep(Duration::from_millis(personality.banner_delay_ms)).await;
+        }
+        self.latency().await;
+        if self.wire.read_now(&mut self.input) {
+            self.session.violation(Violation::EarlyTalker);
+        }
+        let outcome = self.session.banner(&mut self.output);
+        self.take(outcome, 0).await
+    }
+
+    /// Answers all whole lines that came, in as few writes as they allow.
+    async fn answer_input(&mut self) -> io::Result<Then> {
+        let mut at = 0;
+        while let Some(length) = self.input[at..].iter().position(|&byte| byte == b'\n') {
+            let end = at + length + 1;
+            let start = self.output.len();
+            let more = end < self.input.len();
+            let outcome = self.session.line(&self.input[at..end], more, &mut self.output);
+            at = end;
+            if outcome == (Outcome { step: Step::Go, fault: None }) {
+                continue;
+            }
+            self.input.drain(..at);
+            at = 0;
+            if let Then::End = self.take(outcome, start).await? {
+                return Ok(Then::End);
+            }
+        }
+        self.input.drain(..at);
+        if self.input.len() > LINE_BYTES_MAX {
+            self.session.violation(Violation::LineTooLong);
+            self.output.extend_from_slice(b"500 5.5.2 Line too long\r\n");
+            self.close().await?;
+            return Ok(Then::End);
+        }
+        if !self.output.is_empty() {
+            self.latency().await;
+            self.flush().await?;
+        }
+        Ok(Then::Go)
+    }
+
+    /// Does what the session wants after the reply that begins at `start` of the output.
+    async fn take(&mut self, outcome: Outcome, start: usize) -> io::Result<Then> {
+        if let Some(fault) = outcome.fault {
+            return Box::pin(self.misbehave(fault, outcome.step, start)).await;
+        }
+        self.step(outcome.step, start).await
+    }
+
+    async fn step(&mut self, step: Step, start: usize) -> io::Result<Then> {
+        match step {
+            Step::Go => {
+                self.flush().await?;
+                return Ok(Then::Go);
+            }
+            Step::Pause(time) => {
+                let reply = self.output.split_off(start);
+                self.flush().await?;
+                sleep(time).await;
+                self.output = reply;
+                self.flush().await?;
+                return Ok(Then::Go);
+            }
+            Step::StartTls => return Box::pin(self.start_tls()).await,
+            Step::Close => self.close().await?,
+            Step::Reset => {
+                self.flush().await?;
+                self.wire.reset()?;
+            }
+            Step::Hang => {
+                self.flush().await?;
+                self.hang().await?;
+            }
+        }
+        Ok(Then::End)
+    }
+
+    async fn misbehave(&mut self, fault: usize, step: Step, start: usize) -> io::Result<Then> {
+        add(&self.session.net.counters.misdeeds);
+        let reply = self.output.split_off(start);
+        self.latency().await;
+        self.flush().await?;
+        let behaviour = self.session.behaviour();
+        let fault = &behaviour.faults[fault].spec;
+        match commit(&mut self.wire, fault, &reply).await? {
+            Next::Go if replaces(fault.does) && step != Step::Close => Ok(Then::Go),
+            Next::Go => self.step(step, 0).await,
+            Next::Hang => self.step(Step::Hang, 0).await,
+            Next::Close => self.step(Step::Close, 0).await,
+            Next::Reset => self.step(Step::Reset, 0).await,
+        }
+    }
+
+    async fn start_tls(&mut self) -> io::Result<Then> {
+        self.flush().await?;
+        // What came in clear behind the command must not be taken for commands under TLS (RFC 3207 5).
+        self.input = Vec::new();
+        if let Some(fault) = self.session.fault(Stage::Tls) {
+            return self.break_handshake(fault).await;
+        }
+        let config = self.session.net.tls_config(self.session.behaviour().certificate);
+        let Wire::Clear(stream) = std::mem::replace(&mut self.wire, Wire::Gone) else { return Ok(Then::End) };
+        let secure = timeout(IDLE, TlsAcceptor::from(config).accept(stream)).await??;
+        self.wire = Wire::Secure(Box::new(secure));
+        self.session.secured();
+        Ok(Then::Go)
+    }
+
+    async fn break_handshake(&mut self, fault: usize) -> io::Result<Then> {
+        add(&self.session.net.counters.misdeeds);
+        let does = self.session.behaviour().faults[fault].spec.does;
+        // The ClientHello is awaited: the break comes in the middle of the handshake.
+        timeout(IDLE, self.wire.read(&mut self.input)).await??;
+        match does {
+            Misdeed::Hang => self.step(Step::Hang, 0).await,
+            Misdeed::Reset => self.step(Step::Reset, 0).await,
+            Misdeed::Garbage => {
+                self.wire.write(&b"250 this is no ServerHello\r\n".repeat(50)).await?;
+                self.step(Step::Close, 0).await
+            }
+            _ => self.step(Step::Close, 0).await,
+        }
+    }
+
+    async fn latency(&mut self) {
+        let span = self.session.behaviour().latency;
+        if span.most > 0 {
+            sleep(Duration::from_millis(self.session.random.between(span.least, span.most))).await;
+        }
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        if self.output.is_empty() {
+            return Ok(());
+        }
+        if !self.offered && self.input.is_empty() && self.wire.read_now(&mut self.input) {
+            // The reply is still here, so the client cannot have read it.
+            self.session.violation(Violation::PipeliningNotOffered);
+        }
+        self.offered = self.session.offers_pipelining();
+        self.wire.write(&self.output).await?;
+        self.output.clear();
+        Ok(())
+    }
+
+    /// Sends what is left and ends the session so that the client can read all of it.
+    async fn close(&mut self) -> io::Result<()> {
+        if !self.output.is_empty() {
+            self.wire.write(&self.output).await?;
+        }
+        self.wire.shutdown().await?;
+        timeout(LINGER, self.drain()).await.unwrap_or(Ok(()))
+    }
+
+    async fn hang(&mut self) -> io::Result<()> {
+        timeout(HANG, self.drain()).await.unwrap_or(Ok(()))
+    }
+
+    /// Reads until the client is gone.
+    async fn drain(&mut self) -> io::Result<()> {
+        loop {
+            self.input.clear();
+            if self.wire.read(&mut self.input).await? == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    fn free_buffers(&mut self) {
+        if self.input.is_empty() && self.input.capacity() > BUFFER_BYTES_KEPT {
+            self.input = Vec::new();
+        }
+        if self.output.capacity() > BUFFER_BYTES_KEPT {
+            self.output = Vec::new();
+        }
+    }
+}

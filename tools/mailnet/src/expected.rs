@@ -1,0 +1,362 @@
+//! What a strict verifier must answer: the ground truth of a scenario, never measured from the servers.
+//!
+//! The rules are those of the API contract: an accepted recipient counts only where an unknown one is refused
+//! for good, whatever is about the client or may pass is no verdict about a mailbox, and a domain that takes no
+//! mail has no mailboxes.
+
+use crate::{
+    mailbox::Mailbox,
+    random::Random,
+    spec::{DnsBehaviour, HostState, Misdeed, Stage},
+    world::{Behaviour, Domain, Host, World},
+    zone::CHAIN_MAX,
+};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The reasons of the contract's full check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Expected {
+    /// Confirmed.
+    MailboxExists,
+    /// Confirmed, and a role address.
+    RoleAccount,
+    /// Not an address.
+    InvalidSyntax,
+    /// Of a domain that the scenario calls disposable.
+    Disposable,
+    /// Named by the scenario's `spamtraps`.
+    Spamtrap,
+    /// Full.
+    InboxFull,
+    /// Disabled, or closed to mail from outside.
+    MailboxDisabled,
+    /// The domain takes every recipient.
+    CatchAll,
+    /// No such mailbox, or no mail at this domain.
+    MailboxNotFound,
+    /// Nobody can tell.
+    Unverifiable,
+}
+
+impl Expected {
+    /// The code of the contract, such as `mailbox_exists`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Expected::MailboxExists => "mailbox_exists",
+            Expected::RoleAccount => "role_account",
+            Expected::InvalidSyntax => "invalid_syntax",
+            Expected::Disposable => "disposable",
+            Expected::Spamtrap => "spamtrap",
+            Expected::InboxFull => "inbox_full",
+            Expected::MailboxDisabled => "mailbox_disabled",
+            Expected::CatchAll => "catch_all",
+            Expected::MailboxNotFound => "mailbox_not_found",
+            Expected::Unverifiable => "unverifiable",
+        }
+    }
+}
+
+impl fmt::Display for Expected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What must be answered about one address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ExpectedVerdict {
+    /// By a check that answers at once.
+    pub reason: Expected,
+    /// By one that comes back after the greylisting interval, from the same source, with the same recipients.
+    pub patient: Expected,
+}
+
+/// What the DNS says of a domain's mail.
+enum Route<'a> {
+    /// At least one host can be contacted.
+    Hosts(Vec<&'a Host>),
+    /// The domain takes no mail.
+    Dead,
+    /// The DNS does not tell.
+    Unknown,
+}
+
+/// The longest drip that a patient client sits out: about 100 bytes a reply.
+const DRIP_MS_MAX: u64 = 50;
+
+impl World {
+    pub(crate) fn expected(&self, address: &str) -> ExpectedVerdict {
+        let both = |reason| ExpectedVerdict { reason, patient: reason };
+        let Some((local, domain)) = split(address) else {
+            return both(Expected::InvalidSyntax);
+        };
+        let domain = domain.to_ascii_lowercase();
+        let canonical = format!("{}@{domain}", local.to_ascii_lowercase());
+        if self.spamtraps.contains(&canonical) || self.spamtraps.contains(&domain) {
+            return both(Expected::Spamtrap);
+        }
+        let Some(domain) = self.by_domain.get(domain.as_str()).map(|&at| &self.domains[at as usize]) else {
+            return both(Expected::MailboxNotFound);
+        };
+        if domain.disposable {
+            return both(Expected::Disposable);
+        }
+        if let Some(expected) = domain.expected {
+            return both(expected);
+        }
+        match self.route(&domain.name) {
+            Route::Dead => both(Expected::MailboxNotFound),
+            Route::Unknown => both(Expected::Unverifiable),
+            Route::Hosts(hosts) => match hosts.iter().find(|host| is_usable(host)) {
+                Some(host) if local.is_ascii() || host.behaviour.personality.smtputf8 => {
+                    self.asked(domain, local)
+                }
+                _ => both(Expected::Unverifiable),
+            },
+        }
+    }
+
+    /// What a host that works says about a local part.
+    fn asked(&self, domain: &Domain, local: &str) -> ExpectedVerdict {
+        let mailboxes = &domain.mailboxes;
+        let found = mailboxes.find(self.seed, local, &domain.name);
+        let stranger = mailboxes.stranger();
+        let later = |mailbox| if mailbox == Mailbox::Greylisted { Mailbox::Ok } else { mailbox };
+        let reason = if mailboxes.greylist_everyone {
+            Expected::Unverifiable
+        } else {
+            self.reason(found, stranger, local)
+        };
+        ExpectedVerdict { reason, patient: self.reason(later(found), later(stranger), local) }
+    }
+
+    fn reason(&self, mailbox: Mailbox, stranger: Mailbox, local: &str) -> Expected {
+        match mailbox {
+            Mailbox::Ok | Mailbox::ExistsThrottled => match stranger {
+                Mailbox::NotFound if self.roles.contains(&local.to_ascii_lowercase()) => {
+                    Expected::RoleAccount
+                }
+                Mailbox::NotFound => Expected::MailboxExists,
+                Mailbox::Ok => Expected::CatchAll,
+                _ => Expected::Unverifiable,
+            },
+            Mailbox::NotFound => Expected::MailboxNotFound,
+            Mailbox::Full | Mailbox::FullTemporary => Expected::InboxFull,
+            Mailbox::Disabled | Mailbox::Restricted => Expected::MailboxDisabled,
+            Mailbox::Greylisted
+            | Mailbox::Policy
+            | Mailbox::Throttled
+            | Mailbox::Relay
+            | Mailbox::Temporary
+            | Mailbox::Closing
+            | Mailbox::Hangup
+            | Mailbox::Reset
+            | Mailbox::Silent => Expected::Unverifiable,
+        }
+    }
+
+    fn route<'a>(&'a self, name: &'a str) -> Route<'a> {
+        let mut name = name;
+        for _ in 0..=CHAIN_MAX {
+            let Some(records) = self.zone.find(name) else { return Route::Dead };
+            match fate(records.behaviour) {
+                Fate::Answers => {}
+                Fate::Empty => return Route::Dead,
+                Fate::Fails => return Route::Unknown,
+            }
+            if let Some((next, _)) = &records.cname {
+                name = next;
+                continue;
+            }
+            if records.mx.is_empty() {
+                return self.hosts(std::iter::once(name));
+            }
+            return self.hosts(records.mx.iter().map(|(_, host, _)| &**host));
+        }
+        Route::Unknown
+    }
+
+    fn hosts<'a>(&'a self, names: impl Iterator<Item = &'a str>) -> Route<'a> {
+        let mut found = Vec::new();
+        let mut failed = false;
+        for name in names {
+            match self.host(name) {
+                Ok(Some(host)) => found.push(host),
+                Ok(None) => {}
+                Err(NotTold) => failed = true,
+            }
+        }
+        match (found.is_empty(), failed) {
+            (false, _) => Route::Hosts(found),
+            (true, true) => Route::Unknown,
+            (true, false) => Route::Dead,
+        }
+    }
+
+    /// The host behind a name; `None` when the DNS says that there is none that may be contacted.
+    fn host(&self, name: &str) -> Result<Option<&Host>, NotTold> {
+        let mut name = name;
+        for _ in 0..=CHAIN_MAX {
+            let Some(records) = self.zone.find(name) else { return Ok(None) };
+            match fate(records.behaviour) {
+                Fate::Answers => {}
+                Fate::Empty => return Ok(None),
+                Fate::Fails => return Err(NotTold),
+            }
+            let Some((next, _)) = &records.cname else {
+                let contactable = records.addresses.iter().any(std::net::IpAddr::is_loopback);
+                let host = self.by_host_name.get(name).map(|&at| &self.hosts[at as usize]);
+                return Ok(host.filter(|_| contactable));
+            };
+            name = next;
+        }
+        Err(NotTold)
+    }
+
+    /// Addresses of the scenario's domains, with what must be answered about each.
+    pub(crate) fn addresses(&self, count: usize, seed: u64) -> Addresses<'_> {
+        Addresses { world: self, random: Random::new(seed ^ self.seed.rotate_left(32)), left: count }
+    }
+}
+
+struct NotTold;
+
+enum Fate {
+    Answers,
+    Empty,
+    Fails,
+}
+
+fn fate(behaviour: DnsBehaviour) -> Fate {
+    match behaviour {
+        DnsBehaviour::Ok
+        | DnsBehaviour::Truncated
+        | DnsBehaviour::NoEdns
+        | DnsBehaviour::SpoofedId
+        | DnsBehaviour::SpoofedQuestion
+        | DnsBehaviour::SpoofedPort
+        | DnsBehaviour::SpoofedCase => Fate::Answers,
+        DnsBehaviour::Nxdomain | DnsBehaviour::Nodata => Fate::Empty,
+        DnsBehaviour::Servfail
+        | DnsBehaviour::Refused
+        | DnsBehaviour::Timeout
+        | DnsBehaviour::Garbage
+        | DnsBehaviour::CutShort => Fate::Fails,
+    }
+}
+
+/// True for a host whose sessions reach an answer to RCPT, given a client that tries more than once.
+fn is_usable(host: &Host) -> bool {
+    let Behaviour { personality, faults, .. } = &*host.behaviour;
+    let listens = host.state == HostState::Up && !host.addresses.is_empty();
+    listens
+        && faults.iter().map(|fault| &fault.spec).all(|fault| {
+            let passes = fault.first.is_some() || fault.from > 1;
+            let harmless = match fault.does {
+                Misdeed::Drip => fault.ms <= DRIP_MS_MAX,
+                Misdeed::Nul | Misdeed::BareLf | Misdeed::Inject => true,
+                _ => false,
+            };
+            // A verdict once reached survives a failed RSET or QUIT; TLS is opportunistic (RFC 7435).
+            let aside = match fault.at {
+                Stage::Rset | Stage::Quit => true,
+                Stage::Starttls | Stage::Tls => !personality.require_tls,
+                _ => false,
+            };
+            passes || harmless || aside
+        })
+}
+
+/// Cuts an address at its last `@` when it obeys the grammar of RFC 5321 4.1.2, a domain of at least two labels.
+fn split(address: &str) -> Option<(&str, &str)> {
+    let (local, domain) = address.rsplit_once('@')?;
+    let label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b >= 0x80)
+    };
+    let atom = |atom: &str| {
+        !atom.is_empty()
+            && atom
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-/=?^_`{|}~".contains(&b) || b >= 0x80)
+    };
+    let domain_fits = domain.len() <= 253 && domain.contains('.') && domain.split('.').all(label);
+    let local_fits = (1..=64).contains(&local.len()) && (local.split('.').all(atom) || is_quoted(local));
+    (domain_fits && local_fits).then_some((local, domain))
+}
+
+fn is_quoted(local: &str) -> bool {
+    let Some(inner) = local.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else { return false };
+    let mut bytes = inner.bytes();
+    while let Some(byte) = bytes.next() {
+        let fits = match byte {
+            b'\\' => matches!(bytes.next(), Some(32..=126)),
+            b'"' => false,
+            _ => byte >= 32 && byte != 127,
+        };
+        if !fits {
+            return false;
+        }
+    }
+    true
+}
+
+/// Draws addresses one by one; made by [`crate::Scenario::addresses`].
+pub struct Addresses<'a> {
+    world: &'a World,
+    random: Random,
+    left: usize,
+}
+
+impl Iterator for Addresses<'_> {
+    type Item = (String, ExpectedVerdict);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.left == 0 || self.world.domains.is_empty() {
+            return None;
+        }
+        self.left -= 1;
+        let at = self.random.below(self.world.domains.len() as u64) as usize;
+        let domain = &self.world.domains[at];
+        let address = format!("{}@{}", self.local(domain), domain.name);
+        let expected = self.world.expected(&address);
+        Some((address, expected))
+    }
+}
+
+impl Addresses<'_> {
+    /// One of the local parts that the domain's rules name or describe; a stranger once in five times where
+    /// names stand alone, so that a list of names does not make a domain in which everybody exists.
+    fn local(&mut self, domain: &Domain) -> String {
+        let (plain, patterns) = domain.mailboxes.names();
+        let rules = (plain.len() + patterns.len()) as u64;
+        if rules == 0 || (patterns.is_empty() && self.random.below(5) == 0) {
+            return format!("nobody-{}", self.random.below(1_000_000_000));
+        }
+        let at = self.random.below(rules) as usize;
+        match plain.get(at) {
+            Some(name) => (*name).to_owned(),
+            None => self.instance(patterns[at - plain.len()]),
+        }
+    }
+
+    fn instance(&mut self, pattern: &str) -> String {
+        let mut local = String::new();
+        for piece in pattern.chars() {
+            match piece {
+                '#' => local.push_str(&self.random.below(100_000_000).to_string()),
+                '*' => {
+                    for _ in 0..6 {
+                        local.push(char::from(b'a' + self.random.below(26) as u8));
+                    }
+                }
+                other => local.push(other),
+            }
+        }
+        local
+    }
+}

@@ -1,0 +1,136 @@
+//! The sockets of a mail internet, bound before anything is served.
+//!
+//! Two ways, since a port is one for all hosts. With a socket for each address a refused host is an address
+//! where nobody listens. With one socket on 0.0.0.0 for thousands of addresses nothing in 127.0.0.0/8 can be
+//! refused, so a connection to a refused host is accepted by the kernel and reset at once. A black hole is in
+//! both an address whose packets a socket filter drops, so that connecting times out.
+
+use crate::{
+    spec::{HostState, Listen, ListenMode},
+    world::{BLACKHOLE_NET, World},
+};
+use socket2::{Domain, SockFilter, Socket, Type};
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket},
+};
+
+/// From here on `auto` means one socket for all.
+const EACH_MAX: usize = 1024;
+const BACKLOG: i32 = 4096;
+/// Another process may take the free port between two binds; then another port is tried.
+const TRIES: usize = 32;
+const UDP_BUFFER_BYTES: usize = 4 << 20;
+
+/// What is bound.
+pub(crate) struct Sockets {
+    pub dns: SocketAddr,
+    pub udp: UdpSocket,
+    pub tcp: TcpListener,
+    pub smtp_port: u16,
+    pub smtp: Vec<TcpListener>,
+    /// Held, never read: their packets are dropped.
+    pub blackholes: Vec<Socket>,
+}
+
+pub(crate) fn bind(listen: &Listen, world: &World) -> io::Result<Sockets> {
+    let (dns, udp, tcp) = tries(listen.dns.port(), || bind_dns(listen.dns))?;
+    let (smtp_port, smtp, blackholes) = tries(listen.smtp_port, || bind_smtp(listen, world))?;
+    Ok(Sockets { dns, udp, tcp, smtp_port, smtp, blackholes })
+}
+
+fn tries<T>(port: u16, mut bind: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let mut left = if port == 0 { TRIES } else { 1 };
+    loop {
+        left -= 1;
+        match bind() {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && left > 0 => {}
+            done => return done,
+        }
+    }
+}
+
+fn bind_dns(address: SocketAddr) -> io::Result<(SocketAddr, UdpSocket, TcpListener)> {
+    let tcp = listener(address, &[])?;
+    let address = tcp.local_addr()?;
+    let udp = Socket::new(Domain::for_address(address), Type::DGRAM, None)?;
+    udp.set_recv_buffer_size(UDP_BUFFER_BYTES)?;
+    udp.set_nonblocking(true)?;
+    udp.bind(&address.into())?;
+    Ok((address, udp.into(), tcp))
+}
+
+type Smtp = (u16, Vec<TcpListener>, Vec<Socket>);
+
+fn bind_smtp(listen: &Listen, world: &World) -> io::Result<Smtp> {
+    let of = |state| {
+        let hosts = world.hosts.iter().filter(move |host| host.state == state);
+        hosts.flat_map(|host| host.addresses.iter().copied())
+    };
+    let served: Vec<IpAddr> = of(HostState::Up).collect();
+    let holes: Vec<IpAddr> = of(HostState::Blackhole).collect();
+    let wildcard = match listen.addresses {
+        ListenMode::Auto => served.len() + holes.len() > EACH_MAX,
+        ListenMode::Each => false,
+        ListenMode::Wildcard => true,
+    };
+    let mut port = listen.smtp_port;
+    let mut smtp = Vec::new();
+    let mut blackholes = Vec::new();
+    if wildcard {
+        let filter = if holes.is_empty() { Vec::new() } else { drop_blackholes().into() };
+        let v6 = served.iter().copied().filter(IpAddr::is_ipv6);
+        for (at, address) in std::iter::once(Ipv4Addr::UNSPECIFIED.into()).chain(v6).enumerate() {
+            let filter = if at == 0 { filter.as_slice() } else { &[] };
+            smtp.push(listener((address, port).into(), filter)?);
+            port = smtp[0].local_addr()?.port();
+        }
+        return Ok((port, smtp, blackholes));
+    }
+    for address in served {
+        smtp.push(listener((address, port).into(), &[])?);
+        port = smtp[0].local_addr()?.port();
+    }
+    for address in holes {
+        let hole = listener((address, port).into(), &[SockFilter::new(BPF_RET, 0, 0, 0)])?;
+        port = hole.local_addr()?.port();
+        blackholes.push(hole.into());
+    }
+    if port == 0 {
+        // No host listens at all: a port that is free now will do.
+        port = listener((Ipv4Addr::LOCALHOST, 0).into(), &[])?.local_addr()?.port();
+    }
+    Ok((port, smtp, blackholes))
+}
+
+fn listener(address: SocketAddr, filter: &[SockFilter]) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    if !filter.is_empty() {
+        socket.attach_filter(filter)?;
+    }
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+// Classic BPF (linux/filter.h): load a word, and, jump if equal, return.
+const BPF_LD_W_ABS: u16 = 0x20;
+const BPF_AND: u16 = 0x54;
+const BPF_JEQ: u16 = 0x15;
+const BPF_RET: u16 = 0x06;
+/// SKF_NET_OFF: offsets from here on count from the network header.
+const NET_HEADER: u32 = 0xfff0_0000;
+const IPV4_DESTINATION: u32 = 16;
+
+/// Drops what is sent to the black holes' net and keeps all else.
+fn drop_blackholes() -> [SockFilter; 5] {
+    [
+        SockFilter::new(BPF_LD_W_ABS, 0, 0, NET_HEADER + IPV4_DESTINATION),
+        SockFilter::new(BPF_AND, 0, 0, 0xffff_0000),
+        SockFilter::new(BPF_JEQ, 0, 1, u32::from(BLACKHOLE_NET)),
+        SockFilter::new(BPF_RET, 0, 0, 0),
+        SockFilter::new(BPF_RET, 0, 0, u32::MAX),
+    ]
+}

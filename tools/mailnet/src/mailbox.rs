@@ -1,0 +1,292 @@
+//! Which local parts exist, and what stands behind them.
+//!
+//! A rule is a pattern: a plain local part, `*` for any text, `#` for one or more digits, and a share in front,
+//! `50% user-#`. Shares are drawn by a hash of the address, so a domain with a thousand million mailboxes costs
+//! as little memory as one with none.
+
+use crate::random::hash;
+use serde::Deserialize;
+use std::collections::{BTreeMap, HashMap};
+
+/// What stands behind a local part, or what a server says instead of telling.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Mailbox {
+    Ok,
+    #[default]
+    NotFound,
+    Full,
+    /// Full, said with a 4xx.
+    FullTemporary,
+    Disabled,
+    /// Refused at first, taken after `greylist_ms`.
+    Greylisted,
+    Policy,
+    /// The client is too fast; nothing is said of the mailbox.
+    Throttled,
+    /// The mailbox exists and gets too much mail just now.
+    ExistsThrottled,
+    Relay,
+    Temporary,
+    /// The mailbox exists and takes mail from inside alone.
+    Restricted,
+    /// 421, and the session ends.
+    Closing,
+    /// The session ends without a word.
+    Hangup,
+    /// The session ends with a TCP reset.
+    Reset,
+    /// No answer ever.
+    Silent,
+}
+
+/// The mailboxes of a domain, ready to be asked.
+#[derive(Debug)]
+pub(crate) struct Mailboxes {
+    plain: HashMap<Box<str>, Mailbox>,
+    patterns: Vec<Rule>,
+    pub unknown: Mailbox,
+    pub greylist_ms: Option<u64>,
+    pub greylist_everyone: bool,
+}
+
+#[derive(Debug)]
+struct Rule {
+    pattern: Box<str>,
+    /// Of 10,000: the addresses whose hash falls in here.
+    from: u32,
+    to: u32,
+    mailbox: Mailbox,
+}
+
+const WHOLE: u32 = 10_000;
+
+impl Mailboxes {
+    pub(crate) fn new(
+        rules: &BTreeMap<Mailbox, Vec<String>>,
+        unknown: Mailbox,
+        greylist_ms: Option<u64>,
+        greylist_everyone: bool,
+    ) -> Result<Mailboxes, String> {
+        use Mailbox::{Disabled, ExistsThrottled, Full, FullTemporary, Greylisted, Restricted};
+        if matches!(unknown, Full | FullTemporary | Disabled | ExistsThrottled | Restricted | Greylisted) {
+            return Err(format!("unknown = {unknown:?}: only a mailbox that exists can be that"));
+        }
+        let waits = rules.contains_key(&Greylisted) || greylist_everyone;
+        if waits != greylist_ms.is_some() {
+            return Err(
+                "greylist_ms goes with greylisted mailboxes or greylist_everyone, and they with it".into()
+            );
+        }
+        let mut mailboxes = Mailboxes {
+            plain: HashMap::new(),
+            patterns: Vec::new(),
+            unknown,
+            greylist_ms,
+            greylist_everyone,
+        };
+        let mut used: HashMap<String, u32> = HashMap::new();
+        for (&mailbox, patterns) in rules {
+            for text in patterns {
+                mailboxes.add(text, mailbox, &mut used)?;
+            }
+        }
+        Ok(mailboxes)
+    }
+
+    fn add(&mut self, text: &str, mailbox: Mailbox, used: &mut HashMap<String, u32>) -> Result<(), String> {
+        let (share, pattern) = share(text)?;
+        if pattern.is_empty() || pattern.len() > 64 {
+            return Err(format!("mailbox rule `{text}`: a local part has 1 to 64 bytes"));
+        }
+        let pattern = pattern.to_ascii_lowercase();
+        if share == WHOLE && !pattern.contains(['*', '#']) {
+            if self.plain.insert(pattern.as_str().into(), mailbox).is_some() {
+                return Err(format!("mailbox rule `{text}`: named twice"));
+            }
+            return Ok(());
+        }
+        if share < WHOLE && is_everyone(&pattern) {
+            return Err(format!(
+                "mailbox rule `{text}`: whether a stranger exists must not be left to chance"
+            ));
+        }
+        let from = used.entry(pattern.clone()).or_default();
+        let to = *from + share;
+        if to > WHOLE {
+            return Err(format!("mailbox rule `{text}`: the shares of this pattern exceed 100%"));
+        }
+        self.patterns.push(Rule { pattern: pattern.into(), from: *from, to, mailbox });
+        *from = to;
+        Ok(())
+    }
+
+    /// What stands behind a local part; greylisting of everyone is the caller's business.
+    pub(crate) fn find(&self, seed: u64, local: &str, domain: &str) -> Mailbox {
+        if !self.plain.is_empty() {
+            let known = if local.bytes().any(|b| b.is_ascii_uppercase()) {
+                self.plain.get(local.to_ascii_lowercase().as_str())
+            } else {
+                self.plain.get(local)
+            };
+            if let Some(&mailbox) = known {
+                return mailbox;
+            }
+        }
+        let mut draw = None;
+        for rule in &self.patterns {
+            if !matches(rule.pattern.as_bytes(), local.as_bytes()) {
+                continue;
+            }
+            if (rule.from, rule.to) == (0, WHOLE) {
+                return rule.mailbox;
+            }
+            let draw = *draw.get_or_insert_with(|| {
+                (hash(seed, &[local.as_bytes(), domain.as_bytes()]) % u64::from(WHOLE)) as u32
+            });
+            if (rule.from..rule.to).contains(&draw) {
+                return rule.mailbox;
+            }
+        }
+        self.unknown
+    }
+
+    /// What stands behind a local part that nobody would guess, such as a control recipient.
+    pub(crate) fn stranger(&self) -> Mailbox {
+        let everyone = self.patterns.iter().find(|rule| is_everyone(&rule.pattern));
+        everyone.map_or(self.unknown, |rule| rule.mailbox)
+    }
+
+    /// The plain local parts, sorted, and the patterns without their shares, each once.
+    pub(crate) fn names(&self) -> (Vec<&str>, Vec<&str>) {
+        let mut plain: Vec<&str> = self.plain.keys().map(AsRef::as_ref).collect();
+        plain.sort_unstable();
+        let mut patterns: Vec<&str> = self.patterns.iter().map(|rule| rule.pattern.as_ref()).collect();
+        patterns.dedup();
+        patterns.sort_unstable();
+        patterns.dedup();
+        (plain, patterns)
+    }
+}
+
+fn is_everyone(pattern: &str) -> bool {
+    pattern.bytes().all(|byte| byte == b'*')
+}
+
+/// Cuts `50% user-#` in two.
+fn share(text: &str) -> Result<(u32, &str), String> {
+    let Some((share, pattern)) = text.split_once("% ") else {
+        return Ok((WHOLE, text));
+    };
+    match share.parse::<f64>() {
+        Ok(share) if share > 0.0 && share <= 100.0 => Ok(((share * 100.0).round() as u32, pattern.trim())),
+        _ => Err(format!("mailbox rule `{text}`: the share must be above 0% and at most 100%")),
+    }
+}
+
+/// Matches a lower-case pattern; every step back is to the last `*` alone, so the time is bounded by the
+/// product of the two lengths.
+fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut p, mut t) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    loop {
+        let step = match pattern.get(p) {
+            None if t == text.len() => return true,
+            Some(b'*') => {
+                star = Some((p, t));
+                p += 1;
+                continue;
+            }
+            Some(b'#') => {
+                let digits = text[t..].iter().take_while(|b| b.is_ascii_digit()).count();
+                t += digits;
+                digits > 0
+            }
+            Some(&expected) if text.get(t).is_some_and(|b| b.to_ascii_lowercase() == expected) => {
+                t += 1;
+                true
+            }
+            _ => false,
+        };
+        if step {
+            p += 1;
+        } else if let Some((at, from)) = star.filter(|&(_, from)| from < text.len()) {
+            star = Some((at, from + 1));
+            (p, t) = (at + 1, from + 1);
+        } else {
+            return false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(rules: &[(Mailbox, &[&str])], local: &str, expected: Mailbox) {
+        let rules = rules.iter().map(|(m, p)| (*m, p.iter().map(|s| s.to_string()).collect())).collect();
+        let mailboxes = Mailboxes::new(&rules, Mailbox::NotFound, None, false).unwrap();
+        assert_eq!(mailboxes.find(1, local, "d.example"), expected, "{local}");
+    }
+
+    #[test]
+    fn plain_names_come_before_patterns() {
+        let rules: &[(Mailbox, &[&str])] = &[
+            (Mailbox::Ok, &["alice", "ok*", "u#", "*-x-#.z", "a*b*c"]),
+            (Mailbox::Full, &["okfull", "full*"]),
+        ];
+        for (local, expected) in [
+            ("alice", Mailbox::Ok),
+            ("ALICE", Mailbox::Ok),
+            ("alicf", Mailbox::NotFound),
+            ("ok", Mailbox::Ok),
+            ("Ok12", Mailbox::Ok),
+            ("okfull", Mailbox::Full),
+            ("fuller", Mailbox::Full),
+            ("u1", Mailbox::Ok),
+            ("u123456", Mailbox::Ok),
+            ("u", Mailbox::NotFound),
+            ("u1a", Mailbox::NotFound),
+            ("p-x-x-77.z", Mailbox::Ok),
+            ("p-x-.z", Mailbox::NotFound),
+            ("abc", Mailbox::Ok),
+            ("a-b-b-c", Mailbox::Ok),
+            ("a-b-b-d", Mailbox::NotFound),
+        ] {
+            check(rules, local, expected);
+        }
+    }
+
+    #[test]
+    fn shares_of_one_pattern_part_its_addresses() {
+        let rules = BTreeMap::from([
+            (Mailbox::Ok, vec!["50% user-#".to_owned()]),
+            (Mailbox::Full, vec!["10% user-#".to_owned()]),
+        ]);
+        let mailboxes = Mailboxes::new(&rules, Mailbox::NotFound, None, false).unwrap();
+        let mut counts: BTreeMap<Mailbox, u32> = BTreeMap::new();
+        for n in 0..20_000 {
+            *counts.entry(mailboxes.find(3, &format!("user-{n}"), "d.example")).or_default() += 1;
+        }
+        assert!((9_700..10_300).contains(&counts[&Mailbox::Ok]), "{counts:?}");
+        assert!((1_800..2_200).contains(&counts[&Mailbox::Full]), "{counts:?}");
+        assert!((7_700..8_300).contains(&counts[&Mailbox::NotFound]), "{counts:?}");
+        assert_eq!(mailboxes.find(3, "user-x", "d.example"), Mailbox::NotFound);
+    }
+
+    #[test]
+    fn wrong_rules_are_named() {
+        let check = |mailbox, rules: &[&str], unknown, part: &str| {
+            let rules = BTreeMap::from([(mailbox, rules.iter().map(|s| s.to_string()).collect())]);
+            let error = Mailboxes::new(&rules, unknown, None, false).expect_err(part);
+            assert!(error.contains(part), "{error}");
+        };
+        check(Mailbox::Ok, &["60% u#", "60% u#"], Mailbox::NotFound, "exceed 100%");
+        check(Mailbox::Ok, &["50% *"], Mailbox::NotFound, "to chance");
+        check(Mailbox::Ok, &["0% u#"], Mailbox::NotFound, "above 0%");
+        check(Mailbox::Ok, &[""], Mailbox::NotFound, "1 to 64");
+        check(Mailbox::Ok, &["a", "A"], Mailbox::NotFound, "twice");
+        check(Mailbox::Ok, &["a"], Mailbox::Full, "unknown");
+        check(Mailbox::Greylisted, &["a"], Mailbox::NotFound, "greylist_ms");
+    }
+}

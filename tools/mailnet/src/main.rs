@@ -1,0 +1,167 @@
+//! The command `mailnet`: plays a scenario until it is told to stop, or lists addresses and what must be
+//! answered about them.
+
+use clap::{Args, Parser, Subcommand};
+use mailnet::{Mailnet, Scenario};
+use std::{
+    error::Error,
+    fs::File,
+    io::{self, BufWriter, Write},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// A mail internet on loopback, made from a scenario file.
+#[derive(Parser)]
+#[command(version, args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: Option<Serve>,
+}
+
+#[derive(Args)]
+struct Serve {
+    /// The scenario to play.
+    #[arg(long)]
+    scenario: PathBuf,
+    /// Where to answer DNS, in place of what the scenario says; port 0 takes a free one.
+    #[arg(long)]
+    dns: Option<SocketAddr>,
+    /// The port of all mail hosts, in place of what the scenario says; 0 takes a free one.
+    #[arg(long)]
+    smtp_port: Option<u16>,
+    /// Writes so many addresses to --out before serving.
+    #[arg(long, requires = "out", default_value_t = 0)]
+    addresses: usize,
+    /// Where the addresses go.
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// The seed of the addresses.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Writes addresses of a scenario as CSV: address, expected.
+    Addresses {
+        /// The scenario they belong to.
+        #[arg(long)]
+        scenario: PathBuf,
+        /// How many.
+        #[arg(short)]
+        n: usize,
+        /// The same seed gives the same addresses.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Expect what a check finds that comes back after greylisting.
+        #[arg(long)]
+        patient: bool,
+        /// Where they go; standard output by default.
+        #[arg(long)]
+        out: Option<PathBuf>,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // With standard error gone there is nobody left to tell.
+            writeln!(io::stderr(), "mailnet: {error}").ok();
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<(), Box<dyn Error>> {
+    match (cli.command, cli.serve) {
+        (Some(Command::Addresses { scenario, n, seed, patient, out }), _) => {
+            let scenario = read(&scenario)?;
+            match out {
+                Some(path) => write_addresses(&scenario, n, seed, patient, File::create(path)?),
+                None => write_addresses(&scenario, n, seed, patient, io::stdout().lock()),
+            }
+        }
+        (None, Some(options)) => serve(options),
+        (None, None) => Err("needs --scenario FILE; see --help".into()),
+    }
+}
+
+fn read(path: &Path) -> Result<Scenario, Box<dyn Error>> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(Scenario::parse(&text).map_err(|error| format!("{}: {error}", path.display()))?)
+}
+
+fn write_addresses(
+    scenario: &Scenario,
+    count: usize,
+    seed: u64,
+    patient: bool,
+    out: impl Write,
+) -> Result<(), Box<dyn Error>> {
+    let mut out = BufWriter::new(out);
+    writeln!(out, "address,expected")?;
+    for (address, expected) in scenario.addresses(count, seed) {
+        writeln!(out, "{},{}", field(&address), if patient { expected.patient } else { expected.reason })?;
+    }
+    Ok(out.flush()?)
+}
+
+/// A CSV field (RFC 4180): quoted local parts need quotes around their quotes.
+fn field(text: &str) -> String {
+    if text.contains(['"', ',', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+fn serve(options: Serve) -> Result<(), Box<dyn Error>> {
+    let mut scenario = read(&options.scenario)?;
+    if let Some(address) = options.dns {
+        scenario = scenario.with_dns(address);
+    }
+    if let Some(port) = options.smtp_port {
+        scenario = scenario.with_smtp_port(port);
+    }
+    if let Some(path) = &options.out {
+        write_addresses(&scenario, options.addresses, options.seed, false, File::create(path)?)?;
+    }
+    let (domains, hosts) = (scenario.domains(), scenario.hosts());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // The signals are caught before the line that says ready, so that whoever reads it may send one.
+    let mut stopped = runtime.block_on(async { Stopped::new() })?;
+    let running = Mailnet::start(scenario)?;
+    let mut out = io::stdout();
+    writeln!(out, "dns {} smtp-port {} domains {domains} hosts {hosts}", running.dns(), running.smtp_port())?;
+    out.flush()?;
+    runtime.block_on(stopped.wait());
+    writeln!(out, "{}", serde_json::to_string(&running.stop())?)?;
+    Ok(out.flush()?)
+}
+
+struct Stopped {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Stopped {
+    fn new() -> io::Result<Stopped> {
+        Ok(Stopped {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn wait(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

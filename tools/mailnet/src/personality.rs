@@ -1,0 +1,332 @@
+//! How a mail server speaks: its greeting, its extensions, its limits and the wording of its replies.
+//!
+//! The known ones are rows of `personalities.toml`; a scenario adds its own with `[[personality]]`.
+
+use crate::spec::{PersonalitySpec, ReplyKind};
+use serde::Deserialize;
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+/// One way of speaking, ready for use. A limit of 0 is no limit.
+#[derive(Debug)]
+pub(crate) struct Personality {
+    pub name: String,
+    pub banner: Template,
+    pub banner_delay_ms: u64,
+    /// Keywords of EHLO; `STARTTLS` is left out once TLS runs.
+    pub ehlo: Vec<String>,
+    pub pipelining: bool,
+    pub smtputf8: bool,
+    pub starttls: bool,
+    pub size: bool,
+    pub eight_bit: bool,
+    pub helo_only: bool,
+    pub require_tls: bool,
+    /// Refusals in a session after which every command waits `slow_ms`.
+    pub errors_slow: u64,
+    pub slow_ms: u64,
+    /// Refusals in a session after which the server hangs up with 421.
+    pub errors_max: u64,
+    /// Recipients of one transaction.
+    pub rcpt_max: u64,
+    pub transactions_max: u64,
+    /// Sessions of one client at one host at the same time.
+    pub sessions_max: u64,
+    /// Unknown recipients of one client at one host, after which it hears of policy alone.
+    pub not_found_max: u64,
+    /// Pause before the first accepted RCPT of a transaction, as Postfix makes under load.
+    pub accept_pause_ms: u64,
+    replies: BTreeMap<ReplyKind, Template>,
+}
+
+impl Personality {
+    pub(crate) fn reply(&self, kind: ReplyKind) -> &Template {
+        // `generic` words every kind (a test holds it to that) and everyone is like it in the end.
+        self.replies.get(&kind).unwrap_or(&self.banner)
+    }
+}
+
+/// A reply with holes for what the client said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Template {
+    pub code: u16,
+    parts: Vec<Part>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Text(Box<str>),
+    Rcpt,
+    Local,
+    Domain,
+    Host,
+    Client,
+    Sender,
+    Id,
+}
+
+/// What fills the holes.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Holes<'a> {
+    pub rcpt: &'a str,
+    pub host: &'a str,
+    pub client: &'a str,
+    pub sender: &'a str,
+    pub id: u64,
+}
+
+impl Template {
+    /// Reads `550 5.1.1 <{rcpt}> no such user`; `\n` begins a further line of the same reply.
+    pub(crate) fn parse(text: &str) -> Result<Template, String> {
+        let wrong = || format!("reply `{text}`: must begin with a code of 200 to 599 and a space");
+        let (code, rest) = text.split_once(' ').ok_or_else(wrong)?;
+        let code: u16 = match code.parse() {
+            Ok(number) if code.len() == 3 && (200..600).contains(&number) => number,
+            _ => return Err(wrong()),
+        };
+        let lines: Vec<&str> = rest.split('\n').collect();
+        let mut whole = String::new();
+        for (at, line) in lines.iter().enumerate() {
+            let mark = if at + 1 == lines.len() { ' ' } else { '-' };
+            whole.push_str(&format!("{code}{mark}{line}\r\n"));
+        }
+        Ok(Template { code, parts: holes(&whole, text)? })
+    }
+
+    pub(crate) fn write(&self, out: &mut Vec<u8>, holes: &Holes<'_>) {
+        let (local, domain) = holes.rcpt.rsplit_once('@').unwrap_or((holes.rcpt, ""));
+        for part in &self.parts {
+            let text = match part {
+                Part::Text(text) => text,
+                Part::Rcpt => holes.rcpt,
+                Part::Local => local,
+                Part::Domain => domain,
+                Part::Host => holes.host,
+                Part::Client => holes.client,
+                Part::Sender => holes.sender,
+                Part::Id => {
+                    out.extend_from_slice(format!("{:010X}", holes.id).as_bytes());
+                    continue;
+                }
+            };
+            out.extend_from_slice(text.as_bytes());
+        }
+    }
+}
+
+fn holes(mut rest: &str, text: &str) -> Result<Vec<Part>, String> {
+    let mut parts = Vec::new();
+    while let Some((before, after)) = rest.split_once('{') {
+        let (name, after) =
+            after.split_once('}').ok_or_else(|| format!("reply `{text}`: a {{ without }}"))?;
+        if !before.is_empty() {
+            parts.push(Part::Text(before.into()));
+        }
+        parts.push(match name {
+            "rcpt" => Part::Rcpt,
+            "local" => Part::Local,
+            "domain" => Part::Domain,
+            "host" => Part::Host,
+            "client" => Part::Client,
+            "sender" => Part::Sender,
+            "id" => Part::Id,
+            _ => {
+                return Err(format!(
+                    "reply `{text}`: unknown hole `{name}`, expected one of `rcpt`, `local`, `domain`, `host`, \
+                     `client`, `sender`, `id`"
+                ));
+            }
+        });
+        rest = after;
+    }
+    parts.push(Part::Text(rest.into()));
+    Ok(parts)
+}
+
+/// All personalities by name: the known ones and a scenario's own.
+pub(crate) struct Personalities(HashMap<String, Arc<Personality>>);
+
+impl Personalities {
+    pub(crate) fn new(own: &[PersonalitySpec]) -> Result<Personalities, String> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct File {
+            personality: Vec<PersonalitySpec>,
+        }
+        let known: File = toml::from_str(include_str!("../personalities.toml"))
+            .map_err(|error| format!("personalities.toml: {error}"))?;
+        let mut done: HashMap<String, PersonalitySpec> = HashMap::new();
+        let mut ready = HashMap::new();
+        for spec in known.personality.iter().chain(own) {
+            if spec.name.is_empty() {
+                return Err("personality: needs a name".into());
+            }
+            let whole = inherit(spec, &done)?;
+            let personality =
+                build(&whole).map_err(|error| format!("personality `{}`: {error}", spec.name))?;
+            if done.insert(spec.name.clone(), whole).is_some() {
+                return Err(format!("personality `{}`: named twice", spec.name));
+            }
+            ready.insert(spec.name.clone(), Arc::new(personality));
+        }
+        Ok(Personalities(ready))
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Result<Arc<Personality>, String> {
+        self.0
+            .get(name)
+            .cloned()
+            .ok_or_else(|| format!("unknown personality `{name}`, expected {}", self.names()))
+    }
+
+    fn names(&self) -> String {
+        one_of(self.0.keys())
+    }
+}
+
+fn one_of<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    let mut names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+    names.sort_unstable();
+    format!("one of {}", names.join(", "))
+}
+
+fn inherit(
+    spec: &PersonalitySpec,
+    done: &HashMap<String, PersonalitySpec>,
+) -> Result<PersonalitySpec, String> {
+    let like = match (&spec.like, spec.name.as_str()) {
+        (None, "generic") => return Ok(spec.clone()),
+        (None, _) => "generic",
+        (Some(like), _) => like,
+    };
+    let base = done.get(like).ok_or_else(|| {
+        format!("personality `{}`: unknown like = `{like}`, expected {}", spec.name, one_of(done.keys()))
+    })?;
+    let mut replies = base.replies.clone();
+    replies.extend(spec.replies.clone());
+    Ok(PersonalitySpec {
+        name: spec.name.clone(),
+        like: None,
+        banner: spec.banner.clone().or_else(|| base.banner.clone()),
+        banner_delay_ms: spec.banner_delay_ms.or(base.banner_delay_ms),
+        ehlo: spec.ehlo.clone().or_else(|| base.ehlo.clone()),
+        helo_only: spec.helo_only.or(base.helo_only),
+        require_tls: spec.require_tls.or(base.require_tls),
+        errors_slow: spec.errors_slow.or(base.errors_slow),
+        slow_ms: spec.slow_ms.or(base.slow_ms),
+        errors_max: spec.errors_max.or(base.errors_max),
+        rcpt_max: spec.rcpt_max.or(base.rcpt_max),
+        transactions_max: spec.transactions_max.or(base.transactions_max),
+        sessions_max: spec.sessions_max.or(base.sessions_max),
+        not_found_max: spec.not_found_max.or(base.not_found_max),
+        accept_pause_ms: spec.accept_pause_ms.or(base.accept_pause_ms),
+        replies,
+    })
+}
+
+fn build(spec: &PersonalitySpec) -> Result<Personality, String> {
+    let ehlo: Vec<String> = spec.ehlo.iter().flatten().map(|keyword| keyword.to_ascii_uppercase()).collect();
+    let has = |keyword: &str| ehlo.iter().any(|line| line.split(' ').next() == Some(keyword));
+    let banner = spec.banner.as_deref().ok_or("needs a banner")?;
+    let mut replies = BTreeMap::new();
+    for (&kind, text) in &spec.replies {
+        replies.insert(kind, Template::parse(text)?);
+    }
+    Ok(Personality {
+        name: spec.name.clone(),
+        banner: Template::parse(banner)?,
+        banner_delay_ms: spec.banner_delay_ms.unwrap_or(0),
+        pipelining: has("PIPELINING"),
+        smtputf8: has("SMTPUTF8"),
+        starttls: has("STARTTLS"),
+        size: has("SIZE"),
+        eight_bit: has("8BITMIME"),
+        ehlo,
+        helo_only: spec.helo_only.unwrap_or(false),
+        require_tls: spec.require_tls.unwrap_or(false),
+        errors_slow: spec.errors_slow.unwrap_or(0),
+        slow_ms: spec.slow_ms.unwrap_or(0),
+        errors_max: spec.errors_max.unwrap_or(0),
+        rcpt_max: spec.rcpt_max.unwrap_or(0),
+        transactions_max: spec.transactions_max.unwrap_or(0),
+        sessions_max: spec.sessions_max.unwrap_or(0),
+        not_found_max: spec.not_found_max.unwrap_or(0),
+        accept_pause_ms: spec.accept_pause_ms.unwrap_or(0),
+        replies,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everyone_words_every_reply_with_a_fitting_code() {
+        use ReplyKind::*;
+        let all = Personalities::new(&[]).unwrap();
+        let kinds = [
+            (Ok, 2..3),
+            (NotFound, 5..6),
+            (Full, 5..6),
+            (FullTemporary, 4..5),
+            (Disabled, 5..6),
+            (Greylisted, 4..5),
+            (Policy, 4..6),
+            (Throttled, 4..6),
+            (ExistsThrottled, 4..6),
+            (Relay, 5..6),
+            (Temporary, 4..5),
+            (Restricted, 5..6),
+            (MailOk, 2..3),
+            (Closing, 4..5),
+            (TooManyErrors, 4..5),
+            (TooManyRecipients, 4..5),
+            (TooManyTransactions, 4..5),
+            (TooManySessions, 4..5),
+            (TlsRequired, 5..6),
+            (Bye, 2..3),
+        ];
+        for personality in all.0.values() {
+            for (kind, classes) in &kinds {
+                let reply = personality.replies.get(kind).expect("worded");
+                assert!(classes.contains(&(reply.code / 100)), "{} {kind:?}", personality.name);
+            }
+        }
+        assert!(all.0.len() >= 20, "{}", all.0.len());
+    }
+
+    #[test]
+    fn replies_are_templates() {
+        let template = Template::parse("550 5.1.1 <{rcpt}>: no\n5.1.1 {local} at {domain} {host}").unwrap();
+        let mut out = Vec::new();
+        template.write(&mut out, &Holes { rcpt: "a@b.example", host: "mx", ..Holes::default() });
+        assert_eq!(out, b"550-5.1.1 <a@b.example>: no\r\n550 5.1.1 a at b.example mx\r\n");
+        for (wrong, part) in [
+            ("550", "200 to 599"),
+            ("5500 a", "200 to 599"),
+            ("150 a", "200 to 599"),
+            ("550 {", "without"),
+            ("550 {who}", "`rcpt`"),
+        ] {
+            assert!(Template::parse(wrong).expect_err(wrong).contains(part));
+        }
+    }
+
+    #[test]
+    fn a_personality_is_like_another() {
+        let own = PersonalitySpec {
+            name: "mine".into(),
+            like: Some("postfix".into()),
+            errors_max: Some(1),
+            ..PersonalitySpec::default()
+        };
+        let all = Personalities::new(std::slice::from_ref(&own)).unwrap();
+        let (mine, postfix) = (all.find("mine").unwrap(), all.find("postfix").unwrap());
+        assert_eq!((mine.errors_max, mine.errors_slow), (1, postfix.errors_slow));
+        assert_eq!(mine.replies, postfix.replies);
+        assert!(all.find("nobody").expect_err("unknown").contains("`postfix`"));
+        assert!(Personalities::new(&[own.clone(), own]).err().expect("twice").contains("twice"));
+    }
+}

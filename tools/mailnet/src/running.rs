@@ -1,0 +1,303 @@
+//! A mail internet that runs: its sockets, its threads and what it remembers of its clients.
+
+use crate::{
+    Scenario, connection,
+    dns::{serve_tcp, serve_udp},
+    listen::{self, Sockets},
+    random::{Random, hash},
+    stats::{Counters, HostCounters, HostStats, Stats},
+    tls::Certificates,
+    values::Certificate,
+    world::{Domain, World},
+};
+use std::{
+    collections::HashMap,
+    fmt,
+    net::{IpAddr, SocketAddr},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+use tokio::{net::TcpListener, runtime::Runtime, sync::oneshot, time::sleep};
+
+/// Starts mail internets.
+pub struct Mailnet;
+
+impl Mailnet {
+    /// Binds the sockets of a scenario and serves them on threads of their own until the handle is dropped.
+    ///
+    /// # Errors
+    /// [`StartError`] when an address or a port is taken, or the machine lends no threads.
+    pub fn start(scenario: Scenario) -> Result<Running, StartError> {
+        let sockets = listen::bind(scenario.listen(), scenario.world()).map_err(StartError::Bind)?;
+        let net = Arc::new(Net::new(scenario.world().clone())?);
+        let threads = scenario.listen().threads.clamp(1, 64);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(threads)
+            .thread_name("mailnet")
+            .enable_all()
+            .build()
+            .map_err(StartError::Threads)?;
+        let (dns, smtp_port) = (sockets.dns, sockets.smtp_port);
+        let (stop, stopped) = oneshot::channel();
+        let served = net.clone();
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        let thread = std::thread::Builder::new()
+            .name("mailnet-main".into())
+            .spawn(move || run(&runtime, served, sockets, &ready, stopped))
+            .map_err(StartError::Threads)?;
+        let running = Running { dns, smtp_port, net, scenario, stop: Some(stop), thread: Some(thread) };
+        // The channel breaks only if the thread has died before it was ready.
+        is_ready.recv().map_err(|_| StartError::Threads(std::io::Error::other("died at once")))??;
+        Ok(running)
+    }
+}
+
+/// Why a mail internet did not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// A socket could not be bound.
+    Bind(std::io::Error),
+    /// No thread could be made.
+    Threads(std::io::Error),
+    /// No certificate could be made.
+    Certificate(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::Bind(error) => write!(f, "cannot listen: {error}"),
+            StartError::Threads(error) => write!(f, "cannot make threads: {error}"),
+            StartError::Certificate(error) => write!(f, "cannot make a certificate: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// A running mail internet. It stops when this is dropped.
+pub struct Running {
+    dns: SocketAddr,
+    smtp_port: u16,
+    net: Arc<Net>,
+    scenario: Scenario,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    /// Where its DNS server listens, UDP and TCP.
+    pub fn dns(&self) -> SocketAddr {
+        self.dns
+    }
+
+    /// The port of all its mail hosts.
+    pub fn smtp_port(&self) -> u16 {
+        self.smtp_port
+    }
+
+    /// The scenario it plays.
+    pub fn scenario(&self) -> &Scenario {
+        &self.scenario
+    }
+
+    /// The counters as they stand.
+    pub fn stats(&self) -> Stats {
+        self.net.counters.picture()
+    }
+
+    /// The counters of a mail host, by its name; `None` for a name that is no host.
+    pub fn host_stats(&self, name: &str) -> Option<HostStats> {
+        let at = *self.net.world.by_host_name.get(name)?;
+        Some(self.net.hosts[at as usize].picture())
+    }
+
+    /// The sum of the counters of a domain's hosts (its peak is the greatest of theirs).
+    pub fn domain_stats(&self, name: &str) -> Option<HostStats> {
+        let domain = self.net.domain(name)?;
+        let mut sum = HostStats::default();
+        for &at in &domain.hosts {
+            let host = self.net.hosts[at as usize].picture();
+            sum.sessions += host.sessions;
+            sum.sessions_open += host.sessions_open;
+            sum.sessions_peak = sum.sessions_peak.max(host.sessions_peak);
+            sum.rcpt += host.rcpt;
+        }
+        Some(sum)
+    }
+
+    /// Ends all sessions, frees the ports and gives the last counters.
+    pub fn stop(mut self) -> Stats {
+        self.halt();
+        self.stats()
+    }
+
+    fn halt(&mut self) {
+        // Either may be gone already: then there is nothing to end.
+        self.stop.take().map(|stop| stop.send(()).ok());
+        self.thread.take().map(|thread| thread.join().ok());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.halt();
+    }
+}
+
+type Ready = std::sync::mpsc::Sender<Result<(), StartError>>;
+
+fn run(runtime: &Runtime, net: Arc<Net>, sockets: Sockets, ready: &Ready, stopped: oneshot::Receiver<()>) {
+    runtime.block_on(async move {
+        let blackholes = match serve(net, sockets) {
+            Ok(blackholes) => blackholes,
+            Err(error) => {
+                ready.send(Err(StartError::Bind(error))).ok();
+                return;
+            }
+        };
+        ready.send(Ok(())).ok();
+        // A dropped sender asks to stop as well as a message does.
+        stopped.await.ok();
+        drop(blackholes);
+    });
+}
+
+fn serve(net: Arc<Net>, sockets: Sockets) -> std::io::Result<Vec<socket2::Socket>> {
+    let udp = Arc::new(tokio::net::UdpSocket::from_std(sockets.udp)?);
+    for _ in 0..2 {
+        tokio::spawn(serve_udp(net.clone(), udp.clone()));
+    }
+    tokio::spawn(serve_tcp(net.clone(), TcpListener::from_std(sockets.tcp)?));
+    for listener in sockets.smtp {
+        tokio::spawn(accept(net.clone(), TcpListener::from_std(listener)?));
+    }
+    Ok(sockets.blackholes)
+}
+
+async fn accept(net: Arc<Net>, listener: TcpListener) {
+    loop {
+        let Ok((stream, client)) = listener.accept().await else {
+            // Out of file descriptors, most likely: some session will end.
+            sleep(Duration::from_millis(20)).await;
+            continue;
+        };
+        let host = stream.local_addr().ok().and_then(|local| net.world.by_address.get(&local.ip()).copied());
+        // An address of no host, which only the wildcard listener hears of, is closed at once.
+        if let Some(host) = host
+            && stream.set_nodelay(true).is_ok()
+        {
+            tokio::spawn(connection::serve(net.clone(), host, stream, client.ip()));
+        }
+    }
+}
+
+/// What all sessions share.
+pub(crate) struct Net {
+    pub world: Arc<World>,
+    pub counters: Counters,
+    pub hosts: Vec<HostCounters>,
+    certificates: Certificates,
+    /// When each greylisted triple was first seen, by its hash.
+    greylist: Mutex<HashMap<u64, Instant>>,
+    clients: Mutex<HashMap<(u32, IpAddr), Client>>,
+    draws: AtomicU64,
+}
+
+/// What a host remembers of a client.
+#[derive(Default)]
+struct Client {
+    open: u64,
+    not_found: u64,
+}
+
+/// With so many triples the greylist starts anew.
+const GREYLIST_MAX: usize = 4_000_000;
+
+impl Net {
+    fn new(world: Arc<World>) -> Result<Net, StartError> {
+        Ok(Net {
+            hosts: world.hosts.iter().map(|_| HostCounters::default()).collect(),
+            world,
+            counters: Counters::default(),
+            certificates: Certificates::new().map_err(StartError::Certificate)?,
+            greylist: Mutex::default(),
+            clients: Mutex::default(),
+            draws: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn tls_config(&self, kind: Certificate) -> Arc<rustls::ServerConfig> {
+        self.certificates.find(kind)
+    }
+
+    pub(crate) fn domain(&self, name: &str) -> Option<&Domain> {
+        let at = if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            self.world.by_domain.get(name.to_ascii_lowercase().as_str())
+        } else {
+            self.world.by_domain.get(name)
+        };
+        at.map(|&at| &self.world.domains[at as usize])
+    }
+
+    pub(crate) fn dns_latency(&self) -> Duration {
+        let span = self.world.dns.latency_ms;
+        if span.most == 0 {
+            return Duration::ZERO;
+        }
+        let draw = self.draws.fetch_add(1, Relaxed);
+        Duration::from_millis(Random::new(self.world.seed ^ draw).between(span.least, span.most))
+    }
+
+    /// True when the triple of client, sender and recipient was first seen at least `wait` ago.
+    pub(crate) fn is_past_greylist(
+        &self,
+        (client, sender, recipient): (IpAddr, &str, &str),
+        now: Instant,
+        wait: Duration,
+    ) -> bool {
+        let client = client.to_string();
+        let key = hash(0, &[client.as_bytes(), sender.as_bytes(), recipient.as_bytes()]);
+        let mut greylist = lock(&self.greylist);
+        if greylist.len() >= GREYLIST_MAX {
+            greylist.clear();
+        }
+        let first = *greylist.entry(key).or_insert(now);
+        now.duration_since(first) >= wait && !wait.is_zero()
+    }
+
+    /// Counts a session of a client at a host; gives how many it has now.
+    pub(crate) fn client_enters(&self, host: u32, client: IpAddr) -> u64 {
+        let mut clients = lock(&self.clients);
+        let client = clients.entry((host, client)).or_default();
+        client.open += 1;
+        client.open
+    }
+
+    pub(crate) fn client_leaves(&self, host: u32, client: IpAddr) {
+        let mut clients = lock(&self.clients);
+        if let Some(known) = clients.get_mut(&(host, client)) {
+            known.open -= 1;
+            if known.open == 0 && known.not_found == 0 {
+                clients.remove(&(host, client));
+            }
+        }
+    }
+
+    /// How many unknown recipients a client has asked a host for; one more if `one_more`.
+    pub(crate) fn not_found(&self, key: (u32, IpAddr), one_more: bool) -> u64 {
+        let mut clients = lock(&self.clients);
+        let client = clients.entry(key).or_default();
+        client.not_found += u64::from(one_more);
+        client.not_found
+    }
+}
+
+/// A session that panicked under the lock leaves counters that are still counters.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

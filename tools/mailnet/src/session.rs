@@ -1,0 +1,514 @@
+//! The server's side of one SMTP session, as pure code: a line goes in; a reply and the next step come out
+//! (RFC 5321, 2920, 3207, 6531).
+//!
+//! It answers as a real server would and counts every rule that the client breaks.
+
+use crate::{
+    mailbox::Mailbox,
+    personality::{Holes, Personality, Template},
+    random::Random,
+    running::Net,
+    spec::{Misdeed, ReplyKind, Stage},
+    stats::{Violation, add},
+    world::{Behaviour, Fault, Host},
+};
+use std::{
+    net::IpAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// What comes after the reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    Go,
+    /// Wait before this reply is sent.
+    Pause(Duration),
+    StartTls,
+    Close,
+    Reset,
+    Hang,
+}
+
+/// A step, and the fault that is done to the reply first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub step: Step,
+    pub fault: Option<usize>,
+}
+
+/// What the client has called itself with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Greeted {
+    No,
+    Helo,
+    Ehlo,
+}
+
+pub(crate) struct Session {
+    pub net: Arc<Net>,
+    pub host: u32,
+    client: IpAddr,
+    client_text: String,
+    /// How many sessions the host had before.
+    ordinal: u64,
+    pub random: Random,
+    secure: bool,
+    greeted: Greeted,
+    /// The greeting was a refusal: nothing but QUIT is heard (RFC 5321 3.1).
+    refuses: bool,
+    sender: Option<String>,
+    utf8: bool,
+    /// MAIL was refused, so the RCPTs of the same pipelined group are no breach.
+    mail_refused: bool,
+    rcpts: u64,
+    accepted: bool,
+    transactions: u64,
+    errors: u64,
+    counts: [u64; 9],
+}
+
+/// RFC 5321 4.5.3.1.4, and room for the parameters of MAIL and RCPT and for UTF-8 local parts (RFC 6531 3.3).
+const LINE_BYTES_MAX: usize = 512;
+const PATH_LINE_BYTES_MAX: usize = 1024;
+
+impl Session {
+    pub(crate) fn new(net: Arc<Net>, host: u32, client: IpAddr, ordinal: u64) -> Session {
+        let random = Random::new(net.world.seed ^ (u64::from(host) << 32) ^ ordinal);
+        Session {
+            client_text: client.to_string(),
+            random,
+            net,
+            host,
+            client,
+            ordinal,
+            secure: false,
+            greeted: Greeted::No,
+            refuses: false,
+            sender: None,
+            utf8: false,
+            mail_refused: false,
+            rcpts: 0,
+            accepted: false,
+            transactions: 0,
+            errors: 0,
+            counts: [0; 9],
+        }
+    }
+
+    fn host(&self) -> &Host {
+        &self.net.world.hosts[self.host as usize]
+    }
+
+    pub(crate) fn behaviour(&self) -> Arc<Behaviour> {
+        self.host().behaviour.clone()
+    }
+
+    /// True when the client may send a group of commands.
+    pub(crate) fn offers_pipelining(&self) -> bool {
+        self.greeted == Greeted::Ehlo && self.host().behaviour.personality.pipelining
+    }
+
+    pub(crate) fn violation(&self, kind: Violation) {
+        self.net.counters.violation(kind);
+    }
+
+    /// The fault that is due at a stage that is now reached once more.
+    pub(crate) fn fault(&mut self, stage: Stage) -> Option<usize> {
+        self.counts[stage as usize] += 1;
+        let count = self.counts[stage as usize];
+        let due = |fault: &Fault| {
+            let spec = &fault.spec;
+            spec.at == stage && count >= spec.from && spec.first.is_none_or(|first| self.ordinal < first)
+        };
+        self.host().behaviour.faults.iter().position(due)
+    }
+
+    /// The greeting.
+    pub(crate) fn banner(&mut self, out: &mut Vec<u8>) -> Outcome {
+        let behaviour = self.behaviour();
+        self.write(&behaviour.personality.banner, "", out);
+        let outcome = self.finish(Stage::Banner, out, 0, Step::Go);
+        self.refuses = out.first().is_some_and(|&digit| digit != b'2');
+        outcome
+    }
+
+    /// Too many sessions of this client: says so.
+    pub(crate) fn crowded(&mut self, out: &mut Vec<u8>) {
+        self.say(ReplyKind::TooManySessions, "", out);
+    }
+
+    /// After TLS has begun everything said before is forgotten (RFC 3207 4.2).
+    pub(crate) fn secured(&mut self) {
+        add(&self.net.counters.sessions_tls);
+        self.secure = true;
+        self.greeted = Greeted::No;
+        self.reset();
+    }
+
+    /// Answers one line, its end included; `more` says that the client sent further bytes with it.
+    pub(crate) fn line(&mut self, line: &[u8], more: bool, out: &mut Vec<u8>) -> Outcome {
+        let start = out.len();
+        if more && !self.offers_pipelining() {
+            self.violation(Violation::PipeliningNotOffered);
+        }
+        if !line.ends_with(b"\r\n") {
+            self.violation(Violation::BareLf);
+        }
+        let text = line.strip_suffix(b"\n").unwrap_or(line);
+        let text = String::from_utf8_lossy(text.strip_suffix(b"\r").unwrap_or(text));
+        let (verb, rest) = text.split_once(' ').unwrap_or((&text, ""));
+        let mut upper = [0; 8];
+        let verb = upper_case(verb, &mut upper);
+        let is_path = matches!(verb, "MAIL" | "RCPT");
+        if line.len() > if is_path { PATH_LINE_BYTES_MAX } else { LINE_BYTES_MAX } {
+            self.violation(Violation::LineTooLong);
+        }
+        let ends_group =
+            matches!(verb, "EHLO" | "STARTTLS" | "DATA" | "VRFY" | "EXPN" | "NOOP" | "QUIT" | "TURN");
+        if more && ends_group && self.offers_pipelining() {
+            self.violation(Violation::PipelinedPastGroupEnd);
+        }
+        if self.refuses && verb != "QUIT" {
+            out.extend_from_slice(b"503 5.5.1 This host takes no mail from you\r\n");
+            return Outcome { step: Step::Go, fault: None };
+        }
+        self.command(verb, rest, out, start)
+    }
+
+    fn command(&mut self, verb: &str, rest: &str, out: &mut Vec<u8>, start: usize) -> Outcome {
+        let (stage, step) = match verb {
+            "EHLO" => (Some(Stage::Ehlo), self.ehlo(rest, out)),
+            "HELO" => (Some(Stage::Ehlo), self.helo(rest, out)),
+            "STARTTLS" => return self.starttls(out, start),
+            "MAIL" => (Some(Stage::Mail), self.mail(rest, out)),
+            "RCPT" => (Some(Stage::Rcpt), self.rcpt(rest, out)),
+            "RSET" => {
+                self.reset();
+                (Some(Stage::Rset), self.plain("250 2.0.0 Ok", out))
+            }
+            "QUIT" => {
+                self.say(ReplyKind::Bye, "", out);
+                (Some(Stage::Quit), Step::Close)
+            }
+            "NOOP" => (None, self.plain("250 2.0.0 Ok", out)),
+            "HELP" => (None, self.plain("214 2.0.0 See RFC 5321", out)),
+            "VRFY" => (None, self.breach(Violation::Vrfy, "252 2.0.0 Send some mail and see", out)),
+            "EXPN" => (None, self.breach(Violation::Expn, "502 5.5.1 EXPN not implemented", out)),
+            "DATA" | "BDAT" => (None, self.breach(Violation::Data, "554 5.5.1 No mail is taken here", out)),
+            "AUTH" => (None, self.breach(Violation::Auth, "503 5.5.1 No authentication here", out)),
+            _ => (None, self.breach(Violation::UnknownCommand, "500 5.5.2 Unrecognised command", out)),
+        };
+        match stage {
+            Some(stage) => self.finish(stage, out, start, step),
+            None => Outcome { step: self.count_errors(out, start, step), fault: None },
+        }
+    }
+
+    /// Lets the fault of a stage work on the reply that begins at `start`, or counts it if it is a refusal.
+    fn finish(&mut self, stage: Stage, out: &mut Vec<u8>, start: usize, step: Step) -> Outcome {
+        let Some(at) = self.fault(stage) else {
+            return Outcome { step: self.count_errors(out, start, step), fault: None };
+        };
+        let behaviour = self.behaviour();
+        let Some(reply) = &behaviour.faults[at].reply else {
+            return Outcome { step, fault: Some(at) };
+        };
+        add(&self.net.counters.misdeeds);
+        out.truncate(start);
+        self.write(reply, "", out);
+        if reply.code >= 400 {
+            match stage {
+                Stage::Mail => {
+                    self.reset();
+                    self.mail_refused = true;
+                }
+                Stage::Ehlo => self.greeted = Greeted::No,
+                _ => {}
+            }
+        }
+        let step = match (step, reply.code) {
+            (_, 421) => Step::Close,
+            (Step::StartTls, code) if code != 220 => Step::Go,
+            (step, _) => step,
+        };
+        Outcome { step: self.count_errors(out, start, step), fault: None }
+    }
+
+    /// Postfix's soft and hard error limits: slower after some refusals, 421 after more.
+    fn count_errors(&mut self, out: &mut Vec<u8>, start: usize, step: Step) -> Step {
+        let refused = out.get(start).is_some_and(|&digit| digit == b'4' || digit == b'5');
+        self.errors += u64::from(refused);
+        let behaviour = self.behaviour();
+        let personality = &behaviour.personality;
+        if refused && personality.errors_max > 0 && self.errors >= personality.errors_max && step == Step::Go
+        {
+            self.say(ReplyKind::TooManyErrors, "", out);
+            return Step::Close;
+        }
+        if personality.errors_slow > 0 && self.errors > personality.errors_slow && step == Step::Go {
+            return Step::Pause(Duration::from_millis(personality.slow_ms));
+        }
+        step
+    }
+
+    fn ehlo(&mut self, name: &str, out: &mut Vec<u8>) -> Step {
+        let behaviour = self.behaviour();
+        if behaviour.personality.helo_only {
+            return self.plain("502 5.5.1 Command not implemented", out);
+        }
+        if name.is_empty() {
+            return self.breach(Violation::Syntax, "501 5.5.4 EHLO requires a domain", out);
+        }
+        self.reset();
+        self.greeted = Greeted::Ehlo;
+        let keywords = &behaviour.personality.ehlo;
+        let shown: Vec<&str> =
+            keywords.iter().map(String::as_str).filter(|k| !(self.secure && *k == "STARTTLS")).collect();
+        let mark = |last: bool| if last { ' ' } else { '-' };
+        let first = format!("250{}{} at your service\r\n", mark(shown.is_empty()), self.host().name);
+        out.extend_from_slice(first.as_bytes());
+        for (at, keyword) in shown.iter().enumerate() {
+            out.extend_from_slice(format!("250{}{keyword}\r\n", mark(at + 1 == shown.len())).as_bytes());
+        }
+        Step::Go
+    }
+
+    fn helo(&mut self, name: &str, out: &mut Vec<u8>) -> Step {
+        if name.is_empty() {
+            return self.breach(Violation::Syntax, "501 5.5.4 HELO requires a domain", out);
+        }
+        self.reset();
+        self.greeted = Greeted::Helo;
+        out.extend_from_slice(format!("250 {}\r\n", self.host().name).as_bytes());
+        Step::Go
+    }
+
+    fn starttls(&mut self, out: &mut Vec<u8>, start: usize) -> Outcome {
+        let behaviour = self.behaviour();
+        if !behaviour.personality.starttls || self.secure || self.greeted != Greeted::Ehlo {
+            let step = self.breach(Violation::StarttlsNotOffered, "503 5.5.1 STARTTLS is not offered", out);
+            return Outcome { step: self.count_errors(out, start, step), fault: None };
+        }
+        self.plain("220 2.0.0 Ready to start TLS", out);
+        self.finish(Stage::Starttls, out, start, Step::StartTls)
+    }
+
+    fn mail(&mut self, rest: &str, out: &mut Vec<u8>) -> Step {
+        add(&self.net.counters.mail);
+        self.mail_refused = false;
+        let behaviour = self.behaviour();
+        let personality = &behaviour.personality;
+        if self.sender.is_some() {
+            return self.breach(Violation::NestedMail, "503 5.5.1 Error: nested MAIL command", out);
+        }
+        self.mail_refused = true;
+        if self.greeted == Greeted::No {
+            return self.breach(Violation::MailBeforeEhlo, "503 5.5.1 Error: send HELO/EHLO first", out);
+        }
+        if personality.require_tls && !self.secure {
+            return self.say(ReplyKind::TlsRequired, "", out);
+        }
+        let Some((sender, parameters)) = path(rest, "FROM:") else {
+            return self.breach(Violation::Syntax, "501 5.5.4 Syntax: MAIL FROM:<address>", out);
+        };
+        if personality.transactions_max > 0 && self.transactions >= personality.transactions_max {
+            self.say(ReplyKind::TooManyTransactions, "", out);
+            return Step::Close;
+        }
+        let utf8 = parameters.split(' ').any(|word| word.eq_ignore_ascii_case("SMTPUTF8"));
+        if !self.may_use(personality, parameters) || !(sender.is_ascii() || utf8) {
+            let text = "555 5.5.4 MAIL parameters not recognised";
+            return self.breach(Violation::ParameterNotOffered, text, out);
+        }
+        self.mail_refused = false;
+        self.transactions += 1;
+        self.utf8 = utf8;
+        self.sender = Some(sender.to_owned());
+        self.say(ReplyKind::MailOk, "", out)
+    }
+
+    fn may_use(&self, personality: &Personality, parameters: &str) -> bool {
+        let is_ehlo = self.greeted == Greeted::Ehlo;
+        parameters.split(' ').filter(|word| !word.is_empty()).all(|word| {
+            let keyword = word.split('=').next().unwrap_or(word).to_ascii_uppercase();
+            is_ehlo
+                && match keyword.as_str() {
+                    "SIZE" => personality.size,
+                    "BODY" => personality.eight_bit,
+                    "SMTPUTF8" => personality.smtputf8,
+                    _ => false,
+                }
+        })
+    }
+
+    fn rcpt(&mut self, rest: &str, out: &mut Vec<u8>) -> Step {
+        add(&self.net.counters.rcpt);
+        add(&self.net.hosts[self.host as usize].rcpt);
+        let behaviour = self.behaviour();
+        let personality = &behaviour.personality;
+        if self.sender.is_none() {
+            if !self.mail_refused {
+                self.violation(Violation::RcptBeforeMail);
+            }
+            return self.plain("503 5.5.1 Error: need MAIL command", out);
+        }
+        let Some((address, parameters)) = path(rest, "TO:").filter(|(address, _)| !address.is_empty()) else {
+            return self.breach(Violation::Syntax, "501 5.5.4 Syntax: RCPT TO:<address>", out);
+        };
+        if !parameters.is_empty() || !(address.is_ascii() || self.utf8) {
+            let text = "553 5.6.7 Address or parameters need an extension";
+            return self.breach(Violation::ParameterNotOffered, text, out);
+        }
+        self.rcpts += 1;
+        if personality.rcpt_max > 0 && self.rcpts > personality.rcpt_max {
+            return self.say(ReplyKind::TooManyRecipients, address, out);
+        }
+        let mailbox = self.look_up(personality, address);
+        self.tell(personality, mailbox, address, out)
+    }
+
+    /// What this host knows of an address.
+    fn look_up(&mut self, personality: &Personality, address: &str) -> Mailbox {
+        let net = self.net.clone();
+        let key = (self.host, self.client);
+        if personality.not_found_max > 0 && net.not_found(key, false) >= personality.not_found_max {
+            return Mailbox::Policy;
+        }
+        let Some((local, domain)) = address.rsplit_once('@') else {
+            let is_postmaster = address.eq_ignore_ascii_case("postmaster");
+            return if is_postmaster { Mailbox::Ok } else { Mailbox::NotFound };
+        };
+        let Some(domain) = net.domain(domain).filter(|domain| domain.hosts.contains(&self.host)) else {
+            return Mailbox::Relay;
+        };
+        let mailboxes = &domain.mailboxes;
+        let mut found = mailboxes.find(net.world.seed, local, &domain.name);
+        if (found == Mailbox::Greylisted || mailboxes.greylist_everyone)
+            && let (Some(ms), Some(sender)) = (mailboxes.greylist_ms, &self.sender)
+        {
+            let known = net.is_past_greylist(
+                (self.client, sender, address),
+                Instant::now(),
+                Duration::from_millis(ms),
+            );
+            found = match (known, found) {
+                (false, _) => Mailbox::Greylisted,
+                (true, Mailbox::Greylisted) => Mailbox::Ok,
+                (true, found) => found,
+            };
+        }
+        if found == Mailbox::NotFound && personality.not_found_max > 0 {
+            net.not_found(key, true);
+        }
+        found
+    }
+
+    fn tell(&mut self, personality: &Personality, found: Mailbox, rcpt: &str, out: &mut Vec<u8>) -> Step {
+        let kind = match found {
+            Mailbox::Ok => return self.accept(personality, rcpt, out),
+            Mailbox::NotFound => ReplyKind::NotFound,
+            Mailbox::Full => ReplyKind::Full,
+            Mailbox::FullTemporary => ReplyKind::FullTemporary,
+            Mailbox::Disabled => ReplyKind::Disabled,
+            Mailbox::Greylisted => ReplyKind::Greylisted,
+            Mailbox::Policy => ReplyKind::Policy,
+            Mailbox::Throttled => ReplyKind::Throttled,
+            Mailbox::ExistsThrottled => ReplyKind::ExistsThrottled,
+            Mailbox::Relay => ReplyKind::Relay,
+            Mailbox::Temporary => ReplyKind::Temporary,
+            Mailbox::Restricted => ReplyKind::Restricted,
+            Mailbox::Closing => {
+                self.say(ReplyKind::Closing, rcpt, out);
+                return Step::Close;
+            }
+            Mailbox::Hangup => return Step::Close,
+            Mailbox::Reset => return Step::Reset,
+            Mailbox::Silent => return Step::Hang,
+        };
+        self.say(kind, rcpt, out);
+        // A reply of 421 ends the session (RFC 5321 3.8).
+        if personality.reply(kind).code == 421 { Step::Close } else { Step::Go }
+    }
+
+    fn accept(&mut self, personality: &Personality, rcpt: &str, out: &mut Vec<u8>) -> Step {
+        add(&self.net.counters.rcpt_accepted);
+        self.say(ReplyKind::Ok, rcpt, out);
+        let is_first = !std::mem::replace(&mut self.accepted, true);
+        if is_first && personality.accept_pause_ms > 0 {
+            return Step::Pause(Duration::from_millis(personality.accept_pause_ms));
+        }
+        Step::Go
+    }
+
+    fn reset(&mut self) {
+        self.sender = None;
+        self.utf8 = false;
+        self.mail_refused = false;
+        self.rcpts = 0;
+        self.accepted = false;
+    }
+
+    fn say(&mut self, kind: ReplyKind, rcpt: &str, out: &mut Vec<u8>) -> Step {
+        let behaviour = self.behaviour();
+        self.write(behaviour.personality.reply(kind), rcpt, out);
+        Step::Go
+    }
+
+    fn write(&mut self, template: &Template, rcpt: &str, out: &mut Vec<u8>) {
+        let id = self.random.next() & 0xff_ffff_ffff;
+        let holes = Holes {
+            rcpt,
+            host: &self.host().name,
+            client: &self.client_text,
+            sender: self.sender.as_deref().unwrap_or_default(),
+            id,
+        };
+        template.write(out, &holes);
+    }
+
+    fn plain(&self, text: &str, out: &mut Vec<u8>) -> Step {
+        out.extend_from_slice(text.as_bytes());
+        out.extend_from_slice(b"\r\n");
+        Step::Go
+    }
+
+    fn breach(&self, kind: Violation, text: &str, out: &mut Vec<u8>) -> Step {
+        self.violation(kind);
+        self.plain(text, out)
+    }
+}
+
+/// True when a fault takes the reply's place, so that what the command would have led to does not come.
+pub(crate) fn replaces(misdeed: Misdeed) -> bool {
+    !matches!(misdeed, Misdeed::Drip | Misdeed::Nul | Misdeed::BareLf | Misdeed::Early | Misdeed::Inject)
+}
+
+/// The verb in capitals; a long one comes back empty, as no command is.
+fn upper_case<'a>(verb: &str, buffer: &'a mut [u8; 8]) -> &'a str {
+    let Some(room) = buffer.get_mut(..verb.len()) else { return "" };
+    room.copy_from_slice(verb.as_bytes());
+    room.make_ascii_uppercase();
+    std::str::from_utf8(room).unwrap_or_default()
+}
+
+/// Reads `FROM:<path> parameters`. A quoted local part may hold `>` and spaces.
+fn path<'a>(rest: &'a str, keyword: &str) -> Option<(&'a str, &'a str)> {
+    let (head, tail) = rest.split_at_checked(keyword.len())?;
+    let tail = tail.strip_prefix('<').filter(|_| head.eq_ignore_ascii_case(keyword))?;
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    for (at, byte) in tail.bytes().enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_quoted => is_escaped = true,
+            b'"' => is_quoted = !is_quoted,
+            b'>' if !is_quoted => {
+                let parameters = &tail[at + 1..];
+                let parted = parameters.is_empty() || parameters.starts_with(' ');
+                return parted.then(|| (&tail[..at], parameters.trim_start()));
+            }
+            _ => {}
+        }
+    }
+    None
+}

@@ -1,0 +1,181 @@
+//! The large case: 5,000 addresses over 1,000 MX hosts, half of them existing, all behind one real Postfix.
+//!
+//! Every domain has an MX host under a registrable domain of its own and with an address of its own, so to
+//! mailprobe they are 1,000 sites. To Postfix they are one client's connections: as shipped it counts them, slows
+//! down and hangs up, and every verdict has to be right all the same.
+
+use super::Failure;
+use super::drivers::{Mailprobe, Said, read_cleaned, write_list};
+use super::figures::Figure;
+use super::net::{Net, Space};
+use super::process::Server;
+use super::report::Tally;
+use super::servers::{start, start_postfix, write};
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+const DOMAINS: usize = 1000;
+/// Local parts that are nobody's role.
+const PEOPLE: [&str; 5] = ["anna", "bruno", "clara", "dmitri", "emil"];
+const LIST_LIMIT: Duration = Duration::from_secs(900);
+/// Complaints that are printed; the rest is counted.
+const SHOWN: usize = 10;
+
+/// What stands behind the thousand MX hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Setup {
+    /// Postfix with room for everything.
+    Tuned,
+    /// Postfix as shipped.
+    Stock,
+    /// smtp-sink, which accepts everything and does nothing.
+    Sink,
+}
+
+impl Setup {
+    /// For the report and the table.
+    pub fn name(self) -> &'static str {
+        match self {
+            Setup::Tuned => "large-tuned",
+            Setup::Stock => "large-stock",
+            Setup::Sink => "smtp-sink",
+        }
+    }
+
+    fn reason(self, exists: bool) -> &'static str {
+        match (self, exists) {
+            (Setup::Sink, _) => "catch_all",
+            (_, true) => "mailbox_exists",
+            (_, false) => "mailbox_not_found",
+        }
+    }
+
+    /// Paces for what the server bears. Against the one as shipped, mailprobe has to find its pace itself.
+    fn flags(self) -> &'static [&'static str] {
+        match self {
+            Setup::Tuned | Setup::Sink => &["--pace", "lab"],
+            Setup::Stock => &[],
+        }
+    }
+}
+
+/// Adds the domains to the zone and the mailboxes to Postfix's tables; before DNS starts.
+pub fn configure(net: &Net) -> Result<(), Failure> {
+    let mut zone = read(&net.folder.join("dns/example.zone"))?;
+    zone.push_str("\n; The thousand.\n");
+    let (mut domains, mut mailboxes) = (String::new(), String::new());
+    for number in 0..DOMAINS {
+        let (high, low) = (number / 250, number % 250 + 1);
+        zone.push_str(&format!("mx.host{number:04} IN A 10.78.{high}.{low}\n"));
+        zone.push_str(&format!("bulk{number:04} IN MX 10 mx.host{number:04}\n"));
+        domains.push_str(&format!("bulk{number:04}.example x\n"));
+    }
+    for (address, exists) in addresses() {
+        if exists {
+            mailboxes.push_str(&format!("{address} x\n"));
+        }
+    }
+    write(&net.folder.join("dns/example.zone"), &zone)?;
+    write(&net.folder.join("bulk/domains"), &domains)?;
+    write(&net.folder.join("bulk/mailboxes"), &mailboxes)?;
+    tune(net)
+}
+
+/// Makes two configurations of the one template.
+fn tune(net: &Net) -> Result<(), Failure> {
+    let from = net.folder.join("bulk");
+    let (main, more) = (read(&from.join("main.cf"))?, read(&from.join("tuned.cf"))?);
+    for (setup, main) in [(Setup::Stock, main.clone()), (Setup::Tuned, main + &more)] {
+        let to = net.folder.join(setup.name());
+        fs::create_dir(&to).map_err(|error| Failure(format!("{}: {error}", to.display())))?;
+        write(&to.join("main.cf"), &main.replace("@NAME@", setup.name()))?;
+        write(&to.join("master.cf"), &read(&from.join("master.cf"))?)?;
+    }
+    Ok(())
+}
+
+/// Starts what stands behind the thousand hosts.
+pub fn serve(net: &Net, setup: Setup) -> Result<Server, Failure> {
+    match setup {
+        Setup::Tuned | Setup::Stock => start_postfix(net, Space::Bulk, setup.name(), &["0.0.0.0:25"]),
+        Setup::Sink => {
+            start(net, Space::Bulk, setup.name(), "exec smtp-sink -u nobody 0.0.0.0:25 2000", &["0.0.0.0:25"])
+        }
+    }
+}
+
+/// Cleans the list against `setup`, counts the right verdicts and measures.
+pub fn clean(net: &Net, mailprobe: &Mailprobe, setup: Setup, tally: &mut Tally) -> Result<Figure, Failure> {
+    let expected: HashMap<String, &str> =
+        addresses().map(|(address, exists)| (address, setup.reason(exists))).collect();
+    let mut list: Vec<&str> = expected.keys().map(String::as_str).collect();
+    list.sort_unstable();
+    let name = setup.name();
+    let (input, output) =
+        (net.folder.join(format!("{name}.csv")), net.folder.join(format!("{name}.out.csv")));
+    write_list(&input, &list)?;
+    let mut arguments =
+        vec!["clean".into(), input.display().to_string(), "-o".into(), output.display().to_string()];
+    arguments.extend(["--format", "csv", "--column", "email", "--no-progress"].map(str::to_owned));
+    arguments.extend(mailprobe.engine.iter().cloned());
+    arguments.extend(setup.flags().iter().map(|&flag| flag.to_owned()));
+    let figure = Figure::measure(
+        net,
+        "mailprobe clean",
+        name,
+        list.len(),
+        &mailprobe.binary.display().to_string(),
+        &arguments,
+        LIST_LIMIT,
+    )?;
+    let answers = read_cleaned(&output)?;
+    let wrong: Vec<String> = list
+        .iter()
+        .filter_map(|&address| complaint(address, expected.get(address)?, answers.get(address)))
+        .collect();
+    let right = list.len() - wrong.len();
+    let said = format!("{right} of {} right, {}", list.len(), figure.line());
+    let outcome = if wrong.is_empty() && answers.len() == list.len() {
+        Ok(said)
+    } else {
+        let shown = wrong.iter().take(SHOWN).map(|line| format!("\n        {line}")).collect::<String>();
+        Err(format!("{said}{shown}"))
+    };
+    tally.check(name, outcome);
+    Ok(figure.with_right(right))
+}
+
+fn complaint(address: &str, expected: &str, said: Option<&Said>) -> Option<String> {
+    match said {
+        Some(said) if said.reason == expected => None,
+        Some(said) => Some(format!("{address}: {}, not {expected}", said.reason)),
+        None => Some(format!("{address}: no answer")),
+    }
+}
+
+/// All addresses, and whether each exists: exactly every other one.
+fn addresses() -> impl Iterator<Item = (String, bool)> {
+    (0..DOMAINS).flat_map(|domain| {
+        let people = PEOPLE.iter().enumerate();
+        people.map(move |(index, person)| {
+            (format!("{person}@bulk{domain:04}.example"), (domain + index) % 2 == 0)
+        })
+    })
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    fs::read_to_string(path).map_err(|error| Failure(format!("{}: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::addresses;
+
+    #[test]
+    fn half_of_five_thousand_exist() {
+        assert_eq!(addresses().count(), 5000);
+        assert_eq!(addresses().filter(|(_, exists)| *exists).count(), 2500);
+    }
+}

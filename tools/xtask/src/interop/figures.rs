@@ -1,0 +1,117 @@
+//! What a run costs: wall time, CPU and memory by GNU time, beside Postfix's own load tool in the same run.
+
+use super::Failure;
+use super::net::{Net, Space};
+use super::report;
+use std::fs;
+use std::time::Duration;
+
+const SOURCE_LIMIT: Duration = Duration::from_secs(300);
+
+/// One measured run.
+#[derive(Debug, Clone)]
+pub struct Figure {
+    tool: String,
+    server: String,
+    addresses: usize,
+    right: Option<usize>,
+    wall_s: f64,
+    cpu_s: f64,
+    memory_kib: u64,
+}
+
+impl Figure {
+    /// Runs `program` in the probe's namespace and measures it. It has to succeed.
+    pub fn measure(
+        net: &Net,
+        tool: &str,
+        server: &str,
+        addresses: usize,
+        program: &str,
+        arguments: &[String],
+        limit: Duration,
+    ) -> Result<Figure, Failure> {
+        let times = net.folder.join("times");
+        let mut command = net.command(Space::Probe, "time");
+        command.arg("--format=%e %U %S %M").arg("--output").arg(&times).arg(program).args(arguments);
+        net.run(command, "", limit)?.success(tool)?;
+        let text =
+            fs::read_to_string(&times).map_err(|error| Failure(format!("{}: {error}", times.display())))?;
+        let wrong = || Failure(format!("time said: {text}"));
+        let number = |index: usize| {
+            text.split_whitespace().nth(index).and_then(|word| word.parse::<f64>().ok()).ok_or_else(wrong)
+        };
+        Ok(Figure {
+            tool: tool.into(),
+            server: server.into(),
+            addresses,
+            right: None,
+            wall_s: number(0)?,
+            cpu_s: number(1)? + number(2)?,
+            memory_kib: text
+                .split_whitespace()
+                .nth(3)
+                .and_then(|word| word.parse().ok())
+                .ok_or_else(wrong)?,
+        })
+    }
+
+    /// The same with the count of right verdicts.
+    pub fn with_right(mut self, right: usize) -> Figure {
+        self.right = Some(right);
+        self
+    }
+
+    /// In a few words.
+    pub fn line(&self) -> String {
+        format!("{:.1} s, {:.2} s of CPU, {} MiB", self.wall_s, self.cpu_s, self.memory_kib / 1024)
+    }
+
+    /// CPU seconds per 1,000 addresses.
+    fn cpu_per_thousand(&self) -> f64 {
+        self.cpu_s * 1000.0 / self.addresses as f64
+    }
+
+    fn row(&self) -> String {
+        let right = self.right.map_or_else(|| "-".into(), |right| right.to_string());
+        format!(
+            "| {} | {} | {} | {right} | {:.1} | {:.0} | {:.2} | {:.4} | {} |",
+            self.tool,
+            self.server,
+            self.addresses,
+            self.wall_s,
+            self.addresses as f64 / self.wall_s.max(0.01),
+            self.cpu_s,
+            self.cpu_per_thousand(),
+            self.memory_kib / 1024
+        )
+    }
+}
+
+/// Sends `count` messages to one recipient each with Postfix's smtp-source, over sessions that it reuses: what a
+/// load tool without a verdict costs.
+pub fn smtp_source(net: &Net, server: &str, count: usize) -> Result<Figure, Failure> {
+    let sessions = format!("-s 50 -d -m {count}");
+    source(net, "smtp-source, reused sessions", server, count, &sessions)
+}
+
+/// Asks about 100 recipients a transaction with smtp-source; only for servers that accept every recipient.
+pub fn smtp_source_grouped(net: &Net, server: &str, count: usize) -> Result<Figure, Failure> {
+    let sessions = format!("-s 50 -d -m {} -r 100", count.div_ceil(100));
+    source(net, "smtp-source, 100 RCPT a MAIL", server, count, &sessions)
+}
+
+fn source(net: &Net, tool: &str, server: &str, count: usize, sessions: &str) -> Result<Figure, Failure> {
+    let fixed = "-M probe.example -f postmaster@probe.example -t anna@bulk0000.example 10.78.0.1:25";
+    let arguments: Vec<String> = sessions.split(' ').chain(fixed.split(' ')).map(str::to_owned).collect();
+    Figure::measure(net, tool, server, count, "smtp-source", &arguments, SOURCE_LIMIT)
+}
+
+/// Prints the table for people to paste.
+pub fn print(figures: &[Figure]) {
+    report::line("| tool | server | addresses | right | s | addresses/s | CPU s | CPU s per 1,000 | MiB |");
+    report::line("|---|---|---:|---:|---:|---:|---:|---:|---:|");
+    for figure in figures {
+        report::line(&figure.row());
+    }
+}

@@ -1,0 +1,178 @@
+//! `cargo xtask interop`: mailprobe against servers that nobody here wrote.
+//!
+//! It makes network namespaces (net.rs), starts real DNS and mail servers in them (servers.rs), proves that they
+//! answer as the cases (cases.rs) say (selftest.rs), and then asks mailprobe about every case.
+//! docs/testing.md tells how to run it and how to add a case.
+
+mod bulk;
+mod cases;
+mod drivers;
+mod figures;
+mod net;
+mod process;
+mod report;
+mod selftest;
+mod servers;
+
+use bulk::Setup;
+use cases::{CASES, Case};
+use clap::Args;
+use drivers::{Answers, Mailprobe, Said};
+use net::{Net, Space};
+use report::Tally;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What went wrong, in words for the person at the terminal.
+#[derive(Debug)]
+pub struct Failure(pub String);
+
+#[derive(Args)]
+pub struct Options {
+    /// Only the cases whose name contains this.
+    #[arg(long, value_name = "NAME")]
+    only: Option<String>,
+    /// At the end, keep everything running until Ctrl-C, and the folder of the run after it.
+    #[arg(long)]
+    keep: bool,
+    /// Only print what each server says at RCPT, and whether that is what the cases count on.
+    #[arg(long)]
+    selftest: bool,
+    /// Also measure smtp-source and smtp-sink, and print a markdown table.
+    #[arg(long)]
+    figures: bool,
+    /// Only remove what killed runs left behind.
+    #[arg(long)]
+    sweep: bool,
+    /// Test this binary instead of building one.
+    #[arg(long, value_name = "PATH")]
+    mailprobe: Option<PathBuf>,
+    /// More flags for mailprobe's engine, such as `-- --runtime glommio`.
+    #[arg(last = true, value_name = "FLAG")]
+    engine: Vec<String>,
+}
+
+/// Runs the suite.
+pub fn main(options: &Options) -> ExitCode {
+    let outcome = if options.sweep { net::sweep().map(|()| Tally::default()) } else { interop(options) };
+    match outcome {
+        Ok(Tally { failed: 0, .. }) => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(Failure(message)) => {
+            report::line(&format!("interop: {message}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn interop(options: &Options) -> Result<Tally, Failure> {
+    process::watch_signals()?;
+    servers::require_programs()?;
+    let wanted = |name: &str| options.only.as_deref().is_none_or(|only| name.contains(only));
+    let chosen: Vec<&Case> = CASES.iter().filter(|case| wanted(case.name)).collect();
+    let setups =
+        [Setup::Tuned, Setup::Stock].into_iter().filter(|setup| wanted(setup.name())).collect::<Vec<_>>();
+    if chosen.is_empty() && setups.is_empty() {
+        return Err(Failure("no case has such a name".into()));
+    }
+    let net = Net::make(options.keep)?;
+    servers::configure(&net)?;
+    bulk::configure(&net)?;
+    let _dns = servers::start_dns(&net)?;
+    let mut tally = Tally::default();
+    let _mail = if chosen.is_empty() { Vec::new() } else { servers::start_mail(&net)? };
+    tally.add(selftest::run(&net, &chosen)?);
+    if !options.selftest {
+        let mailprobe = Mailprobe::new(&net, binary(options, &net)?, &options.engine);
+        ask(&mailprobe, &chosen, &mut tally)?;
+        large(&net, &mailprobe, &setups, options.figures, &mut tally)?;
+    }
+    if options.keep {
+        keep(&net)?;
+    }
+    report::line(&format!("{} passed, {} failed", tally.passed, tally.failed));
+    Ok(tally)
+}
+
+fn binary(options: &Options, net: &Net) -> Result<PathBuf, Failure> {
+    match &options.mailprobe {
+        // Commands run in the folder they are started from, whatever the path is relative to.
+        Some(path) => path.canonicalize().map_err(|error| Failure(format!("{}: {error}", path.display()))),
+        None => drivers::build(net),
+    }
+}
+
+/// Asks about every case in the three ways.
+fn ask(mailprobe: &Mailprobe, chosen: &[&Case], tally: &mut Tally) -> Result<(), Failure> {
+    if chosen.is_empty() {
+        return Ok(());
+    }
+    let addresses: Vec<&str> = chosen.iter().map(|case| case.address).collect();
+    for (way, answers) in [
+        ("check", mailprobe.check(&addresses)),
+        ("clean", mailprobe.clean(&addresses)),
+        ("api", mailprobe.api(&addresses)),
+    ] {
+        process::interrupted()?;
+        // A driver that fails fails its cases; the others still tell something.
+        let (answers, failure) = match answers {
+            Ok(answers) => (answers, None),
+            Err(Failure(message)) => (Answers::new(), Some(message)),
+        };
+        if let Some(message) = &failure {
+            report::line(&format!("{way}: {message}"));
+        }
+        for case in chosen {
+            tally.check(&format!("{way} {}", case.name), judge(case, answers.get(case.address)));
+        }
+    }
+    Ok(())
+}
+
+/// Whether what was said is what the case expects.
+fn judge(case: &Case, said: Option<&Said>) -> Result<String, String> {
+    let Some(Said { deliverable, reason }) = said else { return Err("no answer".into()) };
+    let expected_deliverable = matches!(case.reason, "mailbox_exists" | "role_account");
+    if reason == case.reason && *deliverable == expected_deliverable {
+        return Ok(reason.clone());
+    }
+    Err(format!("{reason} (deliverable {deliverable}), not {}", case.reason))
+}
+
+/// The thousand hosts, and with `figures` what else is measured beside them.
+fn large(
+    net: &Net,
+    mailprobe: &Mailprobe,
+    setups: &[Setup],
+    figures: bool,
+    tally: &mut Tally,
+) -> Result<(), Failure> {
+    let mut table = Vec::new();
+    for &setup in setups {
+        let _server = bulk::serve(net, setup)?;
+        table.push(bulk::clean(net, mailprobe, setup, tally)?);
+        if figures && setup == Setup::Tuned {
+            table.push(figures::smtp_source(net, setup.name(), 5000)?);
+        }
+    }
+    if figures {
+        let sink = Setup::Sink;
+        let _server = bulk::serve(net, sink)?;
+        table.push(bulk::clean(net, mailprobe, sink, tally)?);
+        table.push(figures::smtp_source(net, sink.name(), 5000)?);
+        table.push(figures::smtp_source_grouped(net, sink.name(), 5000)?);
+        figures::print(&table);
+    }
+    Ok(())
+}
+
+/// Leaves everything as it is until somebody has seen enough.
+fn keep(net: &Net) -> Result<(), Failure> {
+    servers::write(&net.folder.join("keep"), "kept by --keep; remove the folder when you are done\n")?;
+    report::line(&format!("kept: {}; ip netns exec {} bash", net.folder.display(), net.space(Space::Probe)));
+    report::line("Ctrl-C ends it");
+    while process::interrupted().is_ok() {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    Ok(())
+}

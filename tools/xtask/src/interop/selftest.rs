@@ -1,0 +1,101 @@
+//! Whether the servers say what the cases count on, seen from the probe's namespace with tools of others.
+
+use super::Failure;
+use super::cases::{Case, Witness};
+use super::net::{Net, Space};
+use super::report::Tally;
+use std::time::Duration;
+
+/// Postfix and Exim offer STARTTLS.
+const TLS: &[&str] = &["--tls"];
+const TOOL_LIMIT: Duration = Duration::from_secs(60);
+
+/// Asks swaks or dig about every case.
+pub fn run(net: &Net, cases: &[&Case]) -> Result<Tally, Failure> {
+    let mut tally = Tally::default();
+    for case in cases {
+        let (seen, expected) = match case.witness {
+            Witness::Rcpt(server, expected) => {
+                (rcpt_reply(net, server, case.address, TLS)?, expected.to_owned())
+            }
+            Witness::ClearRcpt(server, expected) => {
+                (rcpt_reply(net, server, case.address, &[])?, expected.to_owned())
+            }
+            Witness::Banner(server, expected) => (banner(net, server)?, expected.to_owned()),
+            Witness::Dns(status, words) => {
+                let (seen_status, records) = mx(net, case.address)?;
+                let fits = seen_status == status && records.contains(words);
+                let seen = format!("{seen_status} {records}");
+                let outcome = if fits { Ok(seen) } else { Err(format!("{seen}, not {status} {words}")) };
+                tally.check(case.name, outcome);
+                continue;
+            }
+        };
+        let fits = seen.starts_with(&expected);
+        tally.check(case.name, if fits { Ok(seen) } else { Err(format!("{seen}, not {expected}")) });
+    }
+    Ok(tally)
+}
+
+/// The reply to RCPT.
+fn rcpt_reply(net: &Net, server: &str, address: &str, tls: &[&str]) -> Result<String, Failure> {
+    let transcript = swaks(net, server, address, tls)?;
+    Ok(reply_after(&transcript, "RCPT TO:").unwrap_or_else(|| format!("no reply to RCPT in:\n{transcript}")))
+}
+
+/// The reply to the connection.
+fn banner(net: &Net, server: &str) -> Result<String, Failure> {
+    let transcript = swaks(net, server, "postmaster@probe.example", &[])?;
+    Ok(reply_after(&transcript, "=== Connected").unwrap_or_else(|| format!("no banner in:\n{transcript}")))
+}
+
+fn swaks(net: &Net, server: &str, address: &str, tls: &[&str]) -> Result<String, Failure> {
+    let mut command = net.command(Space::Probe, "swaks");
+    command.args(["--server", server, "--port", "25", "--to", address, "--quit-after", "RCPT"]);
+    command.args(["--ehlo", "probe.example", "--from", "postmaster@probe.example"]).args(tls);
+    // swaks ends with a status of its own for every refusal; the transcript says more.
+    net.run(command, "", TOOL_LIMIT).map(|finished| finished.stdout)
+}
+
+/// The last line of the reply that follows the line with `command`: `<-  250 Ok`, `<** 550 no`, under TLS `<~  `.
+fn reply_after(transcript: &str, command: &str) -> Option<String> {
+    let mut lines = transcript.lines().skip_while(|line| !line.contains(command)).skip(1);
+    lines.find_map(|line| {
+        let reply = line.strip_prefix('<')?.get(3..)?;
+        let last = reply.len() < 4 || reply.as_bytes().get(3) != Some(&b'-');
+        last.then(|| reply.to_owned())
+    })
+}
+
+/// Status and answer of an MX question.
+fn mx(net: &Net, address: &str) -> Result<(String, String), Failure> {
+    let domain = address.rsplit('@').next().unwrap_or_default();
+    let domain = if domain.is_ascii() { domain } else { "xn--bcher-kva.example" };
+    let mut command = net.command(Space::Probe, "dig");
+    command.args([&format!("@{}", super::net::RESOLVER), "+noall", "+comments", "+answer", domain, "MX"]);
+    let answer = net.run(command, "", TOOL_LIMIT)?.success("dig")?;
+    let status = answer.split("status: ").nth(1).and_then(|rest| rest.split(',').next()).unwrap_or_default();
+    let records: Vec<String> = answer
+        .lines()
+        .filter(|line| !line.starts_with(';') && !line.is_empty())
+        .map(|line| line.split_whitespace().skip(4).collect::<Vec<_>>().join(" "))
+        .collect();
+    Ok((status.to_owned(), records.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reply_after;
+
+    #[test]
+    fn the_last_line_of_a_reply_counts() {
+        let transcript = "=== Connected to x.\n<-  220 hello\n -> RCPT TO:<a@b>\n<** 550-5.1.1 no\n<** 550 5.1.1 such\n -> QUIT\n<-  221 bye\n";
+        assert_eq!(reply_after(transcript, "RCPT TO:").as_deref(), Some("550 5.1.1 such"));
+        assert_eq!(reply_after(transcript, "=== Connected").as_deref(), Some("220 hello"));
+        assert_eq!(
+            reply_after(" ~> RCPT TO:<a@b>\n<~  250 2.1.5 Ok\n", "RCPT TO:").as_deref(),
+            Some("250 2.1.5 Ok")
+        );
+        assert_eq!(reply_after(transcript, "DATA"), None);
+    }
+}

@@ -1,0 +1,234 @@
+//! The servers, as their packages ship them: NSD, Unbound, Postgrey, Postfix, Exim and OpenSMTPD.
+//!
+//! Their configurations stand in tools/xtask/interop/, a folder a server, with `@RUN@` for the folder of the run.
+//! Each server runs with mounts of its own (net.rs), so it sees our resolver and its users without a change to
+//! the machine.
+
+use super::Failure;
+use super::net::{Net, RESOLVER, Space};
+use super::process::{Server, wait_until};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// The configurations.
+const TEMPLATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/interop");
+/// Where .ci/mail-servers unpacks Exim and OpenSMTPD, whose packages conflict with Postfix's.
+const UNPACKED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/mail-servers");
+/// A server that does not listen after this long is broken.
+const START_LIMIT: Duration = Duration::from_secs(30);
+
+/// Users that the packages of the unpacked servers would have made; ids that no Debian package takes.
+const USERS: [(&str, u32); 3] = [("opensmtpd", 64_901), ("opensmtpq", 64_902), ("Debian-exim", 64_903)];
+
+/// What must be there before anything starts: program, package.
+const PROGRAMS: [(&str, &str); 15] = [
+    ("ip", "iproute2"),
+    ("ss", "iproute2"),
+    ("unshare", "util-linux"),
+    ("nsd", "nsd"),
+    ("unbound", "unbound"),
+    ("postfix", "postfix"),
+    ("postgrey", "postgrey"),
+    ("smtp-source", "postfix"),
+    ("smtp-sink", "postfix"),
+    ("time", "time"),
+    ("kill", "procps"),
+    ("swaks", "swaks"),
+    ("dig", "bind9-dnsutils"),
+    ("openssl", "openssl"),
+    ("curl", "curl"),
+];
+
+/// Fails with the names of all programs that are missing.
+pub fn require_programs() -> Result<(), Failure> {
+    let mut missing = Vec::new();
+    for (program, package) in PROGRAMS {
+        let found = std::env::var_os("PATH")
+            .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(program).is_file()));
+        if !found {
+            missing.push(format!("{program} (package {package})"));
+        }
+    }
+    for program in ["exim4", "smtpd"] {
+        if !unpacked(program).is_file() {
+            missing.push(format!("{} (unpacked by .ci/mail-servers)", unpacked(program).display()));
+        }
+    }
+    if missing.is_empty() { Ok(()) } else { Err(Failure(format!("missing: {}", missing.join(", ")))) }
+}
+
+/// Writes every configuration into the folder of the run.
+pub fn configure(net: &Net) -> Result<(), Failure> {
+    render(Path::new(TEMPLATES), &net.folder, &net.folder)?;
+    let etc = net.folder.join("etc");
+    make_folder(&etc, 0o755)?;
+    write(&etc.join("resolv.conf"), &format!("nameserver {RESOLVER}\n"))?;
+    let (mut passwd, mut group) = (read("/etc/passwd")?, read("/etc/group")?);
+    for (user, id) in USERS {
+        if !passwd.lines().any(|line| line.starts_with(&format!("{user}:"))) {
+            passwd.push_str(&format!("{user}:x:{id}:{id}::/nonexistent:/usr/sbin/nologin\n"));
+        }
+        if !group.lines().any(|line| line.starts_with(&format!("{user}:"))) {
+            group.push_str(&format!("{user}:x:{id}:\n"));
+        }
+    }
+    write(&etc.join("passwd"), &passwd)?;
+    write(&etc.join("group"), &group)?;
+    certificate(net)
+}
+
+/// Starts DNS: the authoritative server, then the resolver.
+pub fn start_dns(net: &Net) -> Result<Vec<Server>, Failure> {
+    let run = net.folder.display();
+    let nsd =
+        start(net, Space::Mail, "nsd", &format!("exec nsd -d -c {run}/dns/nsd.conf"), &["10.77.0.54:53"])?;
+    let reverse = start(
+        net,
+        Space::Mail,
+        "nsd-reverse",
+        &format!("exec nsd -d -c {run}/dns/nsd-reverse.conf"),
+        &["10.77.0.55:53"],
+    )?;
+    let unbound = start(
+        net,
+        Space::Mail,
+        "unbound",
+        &format!("exec unbound -d -p -c {run}/dns/unbound.conf"),
+        &["10.77.0.53:53"],
+    )?;
+    Ok(vec![unbound, reverse, nsd])
+}
+
+/// Starts the mail servers of the cases.
+pub fn start_mail(net: &Net) -> Result<Vec<Server>, Failure> {
+    let run = net.folder.display();
+    let postgrey = start(
+        net,
+        Space::Mail,
+        "postgrey",
+        &format!(
+            "mkdir {run}/postgrey; chown postgrey {run}/postgrey; exec postgrey --inet=127.0.0.1:10023 \
+             --dbdir={run}/postgrey --user=postgrey --group=nogroup --hostname=mx.postfix.example"
+        ),
+        &["127.0.0.1:10023"],
+    )?;
+    let postfix = start_postfix(
+        net,
+        Space::Mail,
+        "postfix",
+        &["10.77.0.10:25", "10.77.0.11:25", "10.77.0.12:25", "10.77.0.13:25", "[fd77::10]:25"],
+    )?;
+    let exim = start(
+        net,
+        Space::Mail,
+        "exim",
+        &format!(
+            "chown Debian-exim {run}/exim; chgrp Debian-exim {run}/tls.key; chmod 640 {run}/tls.key; exec {} -C {run}/exim/exim.conf -bdf",
+            unpacked("exim4").display()
+        ),
+        &["10.77.0.20:25", "10.77.0.21:25"],
+    )?;
+    // Spool and chroot are compiled in: they lie on a file system of the process's own.
+    let opensmtpd = start(
+        net,
+        Space::Mail,
+        "opensmtpd",
+        &format!(
+            "for place in /var/spool /var/lib /run; do mount -t tmpfs -o mode=755 tmpfs $place; done; \
+             mkdir -m 711 /var/spool/smtpd; mkdir -p /var/lib/opensmtpd/empty; mkdir {run}/opensmtpd/mail; \
+             exec {} -d -f {run}/opensmtpd/smtpd.conf",
+            unpacked("smtpd").display()
+        ),
+        &["10.77.0.30:25", "10.77.0.31:25"],
+    )?;
+    Ok(vec![postfix, postgrey, exim, opensmtpd])
+}
+
+/// Starts a Postfix whose configuration is the folder `name` of the run.
+pub fn start_postfix(net: &Net, space: Space, name: &str, listens: &[&str]) -> Result<Server, Failure> {
+    let run = net.folder.display();
+    let script = format!(
+        "mkdir -p {run}/spool/{name} {run}/data; mkdir {run}/data/{name}; chown postfix {run}/data/{name}; \
+         exec postfix -c {run}/{name} start-fg"
+    );
+    start(net, space, name, &script, listens)
+}
+
+/// Starts a server by a shell script and waits until it listens.
+pub fn start(net: &Net, space: Space, name: &str, script: &str, listens: &[&str]) -> Result<Server, Failure> {
+    let etc = net.folder.join("etc");
+    let mut mounts = String::new();
+    for file in ["passwd", "group", "resolv.conf"] {
+        mounts.push_str(&format!("mount --bind {}/{file} /etc/{file}; ", etc.display()));
+    }
+    let listening =
+        || listens.iter().map(|address| net.listens(space, address)).collect::<Result<Vec<bool>, _>>();
+    // The one before may take a moment to die.
+    wait_until(&format!("room for {name}"), START_LIMIT, || Ok(!listening()?.contains(&true)))?;
+    let command = net.script(space, &format!("{mounts}{script}"));
+    let mut server = Server::start(name, command, &net.folder.join(format!("{name}.log")))?;
+    let waited = wait_until(name, START_LIMIT, || {
+        server.running()?;
+        Ok(!listening()?.contains(&false))
+    });
+    match waited {
+        Ok(()) => Ok(server),
+        Err(failure) => Err(server.complain(&failure.0)),
+    }
+}
+
+/// The path of a program that .ci/mail-servers unpacked.
+fn unpacked(program: &str) -> PathBuf {
+    let root = std::env::var_os("MAIL_SERVERS").map_or_else(|| PathBuf::from(UNPACKED), PathBuf::from);
+    root.join("usr/sbin").join(program)
+}
+
+/// A self-signed certificate, as most mail servers have one.
+fn certificate(net: &Net) -> Result<(), Failure> {
+    let mut command = Command::new("openssl");
+    command.args("req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=mx.postfix.example".split(' '));
+    command.arg("-keyout").arg(net.folder.join("tls.key")).arg("-out").arg(net.folder.join("tls.pem"));
+    net.run(command, "", START_LIMIT)?.success("openssl").map(drop)
+}
+
+/// Copies a folder of templates, writing the run's folder for `@RUN@`.
+fn render(from: &Path, to: &Path, run: &Path) -> Result<(), Failure> {
+    for entry in fs::read_dir(from).map_err(|error| failure(from, &error))? {
+        let entry = entry.map_err(|error| failure(from, &error))?;
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            make_folder(&target, 0o755)?;
+            render(&entry.path(), &target, run)?;
+        } else {
+            let text = read(entry.path())?;
+            write(&target, &text.replace("@RUN@", &run.display().to_string()))?;
+        }
+    }
+    Ok(())
+}
+
+fn make_folder(path: &Path, mode: u32) -> Result<(), Failure> {
+    fs::create_dir(path).map_err(|error| failure(path, &error))?;
+    chmod(path, mode)
+}
+
+fn chmod(path: &Path, mode: u32) -> Result<(), Failure> {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(|error| failure(path, &error))
+}
+
+fn read(path: impl AsRef<Path>) -> Result<String, Failure> {
+    fs::read_to_string(path.as_ref()).map_err(|error| failure(path.as_ref(), &error))
+}
+
+/// Writes a file that every server may read.
+pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(path, text).map_err(|error| failure(path, &error))?;
+    chmod(path, 0o644)
+}
+
+fn failure(path: &Path, error: &std::io::Error) -> Failure {
+    Failure(format!("{}: {error}", path.display()))
+}

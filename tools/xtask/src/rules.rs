@@ -1,0 +1,250 @@
+//! The house rules that a compiler does not know: who may import whom, and how long a file may be.
+//!
+//! Each rule reads the source tree as it lies on the disk and names every line that breaks it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Longer files want to be several.
+const FILE_LINES_MAX: usize = 700;
+/// Crates of ours, and which of them each may depend on.
+const EDGES: &[(&str, &str, &[&str])] = &[
+    ("engine/proto", "engine-proto", &[]),
+    ("engine", "engine", &["engine-proto"]),
+    ("frontend/api", "api", &[]),
+    ("frontend", "frontend", &["api", "engine"]),
+    ("tools/mailnet", "mailnet", &[]),
+    ("loadtest", "loadtest", &[]),
+];
+/// Crates that must not even test with the engine: they are its independent witnesses.
+const WITNESSES: &[&str] = &["tools/mailnet", "loadtest"];
+
+/// A source file with its path from the root.
+struct Source {
+    path: String,
+    text: String,
+}
+
+#[test]
+fn crates_depend_only_downward() {
+    let ours: Vec<&str> = EDGES.iter().map(|(_, name, _)| *name).collect();
+    let mut broken = Vec::new();
+    for (folder, name, allowed) in EDGES {
+        // A crate that is not there yet breaks nothing; the workspace's members are checked by cargo.
+        let Ok(manifest) = fs::read_to_string(root().join(folder).join("Cargo.toml")) else { continue };
+        let with_dev = WITNESSES.contains(folder) || *name == "engine-proto" || *name == "api";
+        for dependency in dependencies(&manifest, with_dev) {
+            if ours.contains(&dependency.as_str()) && !allowed.contains(&dependency.as_str()) {
+                broken.push(format!("{name} depends on {dependency}"));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn engine_proto_is_pure() {
+    let manifest = fs::read_to_string(root().join("engine/proto/Cargo.toml")).unwrap();
+    let impure = [
+        "serde",
+        "serde_json",
+        "fastrand",
+        "getrandom",
+        "rand",
+        "tokio",
+        "monoio",
+        "glommio",
+        "socket2",
+        "libc",
+    ];
+    for dependency in dependencies(&manifest, false) {
+        assert!(!impure.contains(&dependency.as_str()), "engine-proto depends on {dependency}");
+    }
+    let words = [
+        "TcpStream",
+        "TcpListener",
+        "UdpSocket",
+        "SystemTime",
+        "Instant::now",
+        "std::fs",
+        "std::process",
+        "std::env",
+        "std::thread",
+        "serde::",
+        "derive(Serialize",
+        "fastrand::",
+        "getrandom::",
+        "RandomState",
+    ];
+    // Tests may look at a clock: there is no other way to a first `Instant`.
+    forbid(&shipped(sources("engine/proto/src")), &|line| words.iter().any(|word| line.contains(word)));
+}
+
+#[test]
+fn engine_proto_imports_one_way() {
+    let all = sources("engine/proto/src");
+    let rows: [(&str, &[&str]); 4] = [
+        ("limits", &["address", "dns", "smtp", "verdict", "pace", "retry", "score"]),
+        ("address", &["dns", "smtp", "verdict", "pace", "retry", "score"]),
+        ("dns", &["smtp", "verdict"]),
+        ("smtp", &["dns", "verdict"]),
+    ];
+    for (module, forbidden) in rows {
+        let (file, folder) = (format!("engine/proto/src/{module}.rs"), format!("engine/proto/src/{module}/"));
+        let own = all.iter().filter(|source| source.path == file || source.path.starts_with(&folder));
+        forbid(own, &|line| forbidden.iter().any(|other| line.contains(&format!("crate::{other}"))));
+    }
+}
+
+#[test]
+fn only_the_store_names_redb() {
+    let others = without(sources("frontend"), &["frontend/src/store/", "frontend/src/store.rs"]);
+    forbid(&others, &|line| names(line, "redb"));
+    forbid(&sources("engine"), &|line| names(line, "redb"));
+}
+
+#[test]
+fn only_http_and_main_name_hyper() {
+    let others = without(
+        sources("frontend/src"),
+        &["frontend/src/http.rs", "frontend/src/http/", "frontend/src/main.rs"],
+    );
+    forbid(&others, &|line| names(line, "hyper") || names(line, "monoio_compat"));
+    forbid(&sources("engine"), &|line| names(line, "hyper"));
+}
+
+#[test]
+fn only_the_seam_names_a_runtime() {
+    let others = without(sources("engine/src"), &["engine/src/runtime/", "engine/src/runtime.rs"]);
+    forbid(&others, &|line| names(line, "monoio") || names(line, "glommio") || names(line, "io_uring"));
+}
+
+#[test]
+fn witnesses_never_import_the_engine() {
+    for folder in WITNESSES {
+        forbid(&sources(folder), &|line| names(line, "engine") || names(line, "engine_proto"));
+    }
+}
+
+#[test]
+fn no_file_is_too_long() {
+    let long: Vec<String> = sources("")
+        .iter()
+        .filter(|source| source.text.lines().count() > FILE_LINES_MAX)
+        .map(|source| format!("{}: {} lines", source.path, source.text.lines().count()))
+        .collect();
+    assert!(long.is_empty(), "{long:#?}");
+}
+
+#[test]
+fn the_rules_see_what_they_forbid() {
+    for line in
+        ["use redb::Database;", "    redb::Builder::new()", "use redb;", "#[redb::x]", "use {redb::A, b::C};"]
+    {
+        assert!(names(line, "redb"), "{line}");
+    }
+    for line in [
+        "// redb::Database",
+        "let redb_path = 1;",
+        "\"redb\"",
+        "use store::redb_file;",
+        "mod redb;",
+        "super::redb::x",
+    ] {
+        assert!(!names(code(line), "redb"), "{line}");
+    }
+    let manifest = "[package]\nname = \"x\"\n[dependencies]\na.workspace = true\nb = \"1\"\n[dev-dependencies]\nc = { path = \"c\" }\n";
+    assert_eq!(dependencies(manifest, false), ["a", "b"]);
+    assert_eq!(dependencies(manifest, true), ["a", "b", "c"]);
+    assert!(sources("").len() > 10, "the tree is where the rules look");
+}
+
+/// Fails with every line of `sources` that `breaks` a rule; comments are free.
+fn forbid<'a>(sources: impl IntoIterator<Item = &'a Source>, breaks: &dyn Fn(&str) -> bool) {
+    let mut broken = Vec::new();
+    for source in sources {
+        for (number, line) in source.text.lines().enumerate() {
+            if breaks(code(line)) {
+                broken.push(format!("{}:{}: {}", source.path, number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+/// The line without its comment. A `//` in a string cuts it short, which can only forgive.
+fn code(line: &str) -> &str {
+    line.split("//").next().unwrap_or_default()
+}
+
+/// Whether the line names the crate: `name::` or `use name;`, and not a module or a word of the same name.
+fn names(line: &str, name: &str) -> bool {
+    line.match_indices(name).any(|(at, _)| {
+        let (before, after) = (&line[..at], &line[at + name.len()..]);
+        let starts = !before.ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':' || c == '"');
+        let path = after.starts_with("::");
+        let import = before.trim_end().ends_with("use") && after.trim_start().starts_with([';', ' ']);
+        starts && (path || import)
+    })
+}
+
+/// The names in the sections of dependencies of a manifest.
+fn dependencies(manifest: &str, with_dev: bool) -> Vec<String> {
+    let mut section = String::new();
+    let mut found = Vec::new();
+    for line in manifest.lines().map(str::trim) {
+        if let Some(name) = line.strip_prefix('[') {
+            section = name.trim_end_matches(']').to_owned();
+            continue;
+        }
+        let wanted =
+            section.ends_with("dependencies") && (with_dev || !section.ends_with("dev-dependencies"));
+        if wanted && !line.is_empty() && !line.starts_with('#') {
+            found.push(line.split(['.', '=', ' ']).next().unwrap_or_default().to_owned());
+        }
+    }
+    found
+}
+
+fn without(sources: Vec<Source>, exempt: &[&str]) -> Vec<Source> {
+    sources.into_iter().filter(|source| !exempt.iter().any(|path| source.path.starts_with(path))).collect()
+}
+
+/// The sources without their tests: files of tests fall away, and the test module at the end of a file.
+fn shipped(sources: Vec<Source>) -> Vec<Source> {
+    let mut shipped = Vec::new();
+    for Source { path, mut text } in sources {
+        if path.ends_with("tests.rs") || path.contains("/tests/") {
+            continue;
+        }
+        if let Some(end) = text.find("#[cfg(test)]\nmod tests {") {
+            text.truncate(end);
+        }
+        shipped.push(Source { path, text });
+    }
+    shipped
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Every Rust file below a folder of the workspace; none if the folder is not there.
+fn sources(folder: &str) -> Vec<Source> {
+    let mut found = Vec::new();
+    let mut folders = vec![root().join(folder)];
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = fs::read_dir(&folder) else { continue };
+        for path in entries.map(|entry| entry.unwrap().path()) {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if path.is_dir() && !name.starts_with('.') && !name.starts_with("target") {
+                folders.push(path);
+            } else if name.ends_with(".rs") {
+                let relative = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
+                found.push(Source { text: fs::read_to_string(&path).unwrap(), path: relative });
+            }
+        }
+    }
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    found
+}
