@@ -1,3 +1,8 @@
+<<<<<<< HEAD
+//! The command line: one subcommand a file.
+
+pub mod clean;
+=======
 //! The command line, one subcommand a file.
 //!
 //! Scripts rely on it: results go to standard output and everything else to standard error, an error is one line
@@ -179,3 +184,4 @@ mod tests {
         }
     }
 }
+>>>>>>> main
