@@ -1,8 +1,3 @@
-<<<<<<< HEAD
-//! The command line: one subcommand a file.
-
-pub mod clean;
-=======
 //! The command line, one subcommand a file.
 //!
 //! Scripts rely on it: results go to standard output and everything else to standard error, an error is one line
@@ -10,6 +5,7 @@ pub mod clean;
 
 pub mod account;
 mod check;
+pub mod clean;
 mod flags;
 pub mod key;
 mod place;
@@ -184,4 +180,3 @@ mod tests {
         }
     }
 }
->>>>>>> main
