@@ -6,11 +6,11 @@
 //! next start.
 
 use super::flags::{DATA, ENGINE, Flags, SERVER};
-use super::{Failure, StartEngine};
+use super::{Failure, StartEngine, log};
 use crate::admin::first_run::first_run;
 use crate::admin::server::AdminServer;
 use crate::clock;
-use crate::config::{Config, LogFormat};
+use crate::config::Config;
 use crate::engine_client::Backend;
 use crate::listen::Listeners;
 use crate::runtime::{self, Choice};
@@ -54,7 +54,8 @@ struct Thread {
 pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     let config = args.flags.config()?;
     let plans = config.plan_table()?;
-    start_log(config.log);
+    let engine_config = config.engine_config()?;
+    log::start(config.log);
     log_panics();
     let (events, inbox) = channel();
     watch_signals(events.clone())?;
@@ -70,7 +71,7 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     let store: Arc<dyn Store> = Arc::new(store);
     let listeners = Listeners::open(config.listen, config.frontend_threads()).map_err(Failure::failed)?;
     let address = listeners.address;
-    let engine = start_engine(config.engine_config()?).map_err(|error| Failure::failed(error.0))?;
+    let engine = start_engine(engine_config)?;
     let admin = AdminServer::start(&config.data, Arc::clone(&store), clock::now)
         .map_err(|error| Failure::failed(error.to_string()))?;
     announce_first_keys(&config, &*store)?;
@@ -84,15 +85,6 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     drop(admin);
     engine.stop();
     outcome
-}
-
-fn start_log(format: LogFormat) {
-    let log = tracing_subscriber::fmt().with_writer(io::stderr).with_target(false);
-    // An error says that somebody has set one already, as tests may.
-    let _ = match format {
-        LogFormat::Text => log.with_ansi(io::stderr().is_terminal()).try_init(),
-        LogFormat::Json => log.json().flatten_event(true).try_init(),
-    };
 }
 
 fn watch_signals(events: Sender<Event>) -> Result<(), Failure> {
