@@ -10,6 +10,7 @@ use crate::auth::{self, AuthError, Caller};
 use crate::gate::Place;
 use crate::refusal::Refusal;
 use crate::router::{self, Access, Call, Method, Reply, Route};
+use crate::routes::verify::full::PROBE_TIME_MAX;
 use crate::store::id::random_bits;
 use crate::survive::survive;
 use crate::worker::Worker;
@@ -41,8 +42,9 @@ const HEAD_BYTES_MAX: usize = 32 * 1024;
 pub const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
 const BODY_TIME_MAX: Duration = Duration::from_secs(10);
 const REFUSED_BODY_TIME_MAX: Duration = Duration::from_secs(2);
-/// From the head to the answer. More than any handler allows itself.
-const REQUEST_TIME_MAX: Duration = Duration::from_secs(120);
+/// From the head to the answer. More than all of its parts together.
+const REQUEST_TIME_MAX: Duration = Duration::from_secs(90);
+const _: () = assert!(REQUEST_TIME_MAX.as_secs() > BODY_TIME_MAX.as_secs() + PROBE_TIME_MAX.as_secs());
 const REQUEST_ID_CHARS_MAX: usize = 64;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");

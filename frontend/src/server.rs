@@ -3,6 +3,7 @@
 use crate::engine_client::{EngineClient, Line};
 use crate::gate::Gate;
 use crate::http;
+use crate::routes::verify::full::PROBE_TIME_MAX;
 use crate::runtime::{self, Driver};
 use crate::status::{Phase, Status};
 use crate::store::Store;
@@ -20,7 +21,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 /// How long what is under way may take to end once a drain has begun: a little more than a check may take.
-pub const DRAIN_TIME_MAX: Duration = Duration::from_secs(95);
+pub const DRAIN_TIME_MAX: Duration = Duration::from_secs(65);
+const _: () = assert!(DRAIN_TIME_MAX.as_secs() > PROBE_TIME_MAX.as_secs());
 /// After an accept that failed, as it does when the process is out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
