@@ -6,7 +6,6 @@
 pub mod account;
 mod check;
 pub mod clean;
-mod clean_list;
 mod flags;
 pub mod key;
 mod log;
@@ -53,8 +52,8 @@ enum Command {
     Serve(serve::Args),
     /// Check addresses and print a line for each.
     Check(check::Args),
-    /// Check a list and append the verdicts to its rows.
-    Clean(clean_list::Args),
+    /// Clean a list: keep its columns and append deliverable and reason.
+    Clean(clean::Args),
     Account(Administered<account::AccountArgs>),
     Key(Administered<key::KeyArgs>),
     /// Print the effective configuration, defaults included, as TOML.
@@ -132,7 +131,7 @@ fn run(command: Command, start_engine: StartEngine) -> Result<(), Failure> {
     match command {
         Command::Serve(args) => serve::run(&args, start_engine),
         Command::Check(args) => check::run(&args, start_engine),
-        Command::Clean(args) => clean_list::run(args, start_engine),
+        Command::Clean(args) => clean::run(args, start_engine),
         Command::Account(Administered { args, flags }) => {
             administer(&flags, |place, output| account::run(args, place, output))
         }
