@@ -41,6 +41,9 @@ pub struct Options {
     /// Also measure smtp-source and smtp-sink, and print a markdown table.
     #[arg(long)]
     figures: bool,
+    /// Only these ways of asking.
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["check", "api", "large", "clean"])]
+    ways: Vec<Way>,
     /// Only remove what killed runs left behind.
     #[arg(long)]
     sweep: bool,
@@ -50,6 +53,19 @@ pub struct Options {
     /// More flags for mailprobe's engine, such as `-- --runtime glommio`.
     #[arg(last = true, value_name = "FLAG")]
     engine: Vec<String>,
+}
+
+/// What mailprobe is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Way {
+    /// `mailprobe check` of all cases.
+    Check,
+    /// `POST /v1/verify` of each case.
+    Api,
+    /// `mailprobe clean` of the thousand hosts.
+    Large,
+    /// `mailprobe clean` of all cases, which waits for servers that say "later".
+    Clean,
 }
 
 /// Runs the suite.
@@ -70,10 +86,13 @@ fn interop(options: &Options) -> Result<Tally, Failure> {
     servers::require_programs()?;
     let wanted = |name: &str| options.only.as_deref().is_none_or(|only| name.contains(only));
     let chosen: Vec<&Case> = CASES.iter().filter(|case| wanted(case.name)).collect();
-    let setups =
-        [Setup::Tuned, Setup::Stock].into_iter().filter(|setup| wanted(setup.name())).collect::<Vec<_>>();
+    let mut setups: Vec<Setup> =
+        [Setup::Tuned, Setup::Stock].into_iter().filter(|s| wanted(s.name())).collect();
     if chosen.is_empty() && setups.is_empty() {
         return Err(Failure("no case has such a name".into()));
+    }
+    if !options.ways.contains(&Way::Large) {
+        setups.clear();
     }
     let net = Net::make(options.keep)?;
     servers::configure(&net)?;
@@ -84,14 +103,39 @@ fn interop(options: &Options) -> Result<Tally, Failure> {
     tally.add(selftest::run(&net, &chosen)?);
     if !options.selftest {
         let mailprobe = Mailprobe::new(&net, binary(options, &net)?, &options.engine);
-        ask(&mailprobe, &chosen, &mut tally)?;
-        large(&net, &mailprobe, &setups, options.figures, &mut tally)?;
+        ask_all(&net, &mailprobe, options, &chosen, &setups, &mut tally)?;
     }
     if options.keep {
         keep(&net)?;
     }
     report::line(&format!("{} passed, {} failed", tally.passed, tally.failed));
     Ok(tally)
+}
+
+/// Asks in every way. `clean` of the cases waits out greylisting, so everything else is done meanwhile.
+fn ask_all(
+    net: &Net,
+    mailprobe: &Mailprobe,
+    options: &Options,
+    chosen: &[&Case],
+    setups: &[Setup],
+    tally: &mut Tally,
+) -> Result<(), Failure> {
+    let addresses: Vec<&str> = chosen.iter().map(|case| case.address).collect();
+    let wanted = |way| options.ways.contains(&way) && !chosen.is_empty();
+    std::thread::scope(|scope| {
+        let cleaning = wanted(Way::Clean).then(|| scope.spawn(|| mailprobe.clean(&addresses)));
+        if wanted(Way::Check) {
+            judge_round("check", chosen, |case| case.reason, mailprobe.check(&addresses), tally)?;
+        }
+        if wanted(Way::Api) {
+            judge_round("api", chosen, |case| case.reason, mailprobe.api(&addresses), tally)?;
+        }
+        large(net, mailprobe, setups, options.figures, tally)?;
+        let Some(cleaning) = cleaning else { return Ok(()) };
+        let round = cleaning.join().unwrap_or_else(|_| Err(Failure("the clean driver panicked".into())));
+        judge_round("clean", chosen, Case::reason_in_time, round, tally)
+    })
 }
 
 fn binary(options: &Options, net: &Net) -> Result<PathBuf, Failure> {
@@ -102,42 +146,33 @@ fn binary(options: &Options, net: &Net) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Asks about every case in the three ways.
-fn ask(mailprobe: &Mailprobe, chosen: &[&Case], tally: &mut Tally) -> Result<(), Failure> {
-    if chosen.is_empty() {
-        return Ok(());
+/// Compares what one way of asking brought with the cases. A way that fails fails its cases; the others still
+/// tell something.
+fn judge_round(
+    way: &str,
+    chosen: &[&Case],
+    expected: fn(&Case) -> &str,
+    round: Result<Round, Failure>,
+    tally: &mut Tally,
+) -> Result<(), Failure> {
+    process::interrupted()?;
+    let round =
+        round.unwrap_or_else(|Failure(message)| Round { complaints: vec![message], ..Round::default() });
+    for case in chosen {
+        tally.check(&format!("{way} {}", case.name), judge(expected(case), round.answers.get(case.address)));
     }
-    let addresses: Vec<&str> = chosen.iter().map(|case| case.address).collect();
-    for (way, round) in [
-        ("check", mailprobe.check(&addresses)),
-        ("clean", mailprobe.clean(&addresses)),
-        ("api", mailprobe.api(&addresses)),
-    ] {
-        process::interrupted()?;
-        // A way that fails fails its cases; the others still tell something.
-        let round =
-            round.unwrap_or_else(|Failure(message)| Round { complaints: vec![message], ..Round::default() });
-        for case in chosen {
-            tally.check(&format!("{way} {}", case.name), judge(case, round.answers.get(case.address)));
-        }
-        let smooth = if round.complaints.is_empty() {
-            Ok("nothing else".into())
-        } else {
-            Err(round.complaints.join("\n"))
-        };
-        tally.check(way, smooth);
-    }
+    let smooth = round.complaints.is_empty();
+    tally.check(way, if smooth { Ok("nothing else".into()) } else { Err(round.complaints.join("\n")) });
     Ok(())
 }
 
-/// Whether what was said is what the case expects.
-fn judge(case: &Case, said: Option<&Said>) -> Result<String, String> {
+/// Whether what was said is what is expected.
+fn judge(expected: &str, said: Option<&Said>) -> Result<String, String> {
     let Some(Said { deliverable, reason }) = said else { return Err("no answer".into()) };
-    let expected_deliverable = matches!(case.reason, "mailbox_exists" | "role_account");
-    if reason == case.reason && *deliverable == expected_deliverable {
+    if reason == expected && *deliverable == matches!(expected, "mailbox_exists" | "role_account") {
         return Ok(reason.clone());
     }
-    Err(format!("{reason} (deliverable {deliverable}), not {}", case.reason))
+    Err(format!("{reason} (deliverable {deliverable}), not {expected}"))
 }
 
 /// The thousand hosts, and with `figures` what else is measured beside them.
