@@ -5,6 +5,7 @@
 
 pub mod account;
 mod check;
+pub mod classify;
 mod flags;
 pub mod key;
 mod place;
