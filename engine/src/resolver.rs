@@ -182,7 +182,7 @@ impl<R: Runtime> Inner<R> {
                 let Some(port) = self.port(upstream, id) else { return lookup.handle_unreachable(upstream) };
                 port.pending.borrow_mut().insert(id, Rc::clone(slot));
                 used.push((Rc::clone(&port), id));
-                if port.socket.send(payload).await.0.is_err() {
+                if port.socket.send(&payload).is_err() {
                     lookup.handle_unreachable(upstream);
                 }
             }

@@ -2,6 +2,7 @@
 
 use crate::Outage;
 use crate::config::EngineConfig;
+use crate::host;
 use crate::inbox::Inbox;
 use crate::knowledge::Knowledge;
 use crate::probe;
@@ -91,6 +92,10 @@ impl Main for ShardMain {
     async fn run<R: Runtime>(self) {
         let shard = Rc::new(Shard::<R>::new(Arc::clone(&self.shared), self.index));
         R::spawn(housekeeping(Rc::clone(&shard), self.index));
+        if self.index == 0 {
+            let (resolver, dialog) = (shard.resolver.clone(), Arc::clone(&self.shared.dialog));
+            R::spawn(async move { host::confirm_name(&resolver, &dialog.ehlo).await });
+        }
         let face = &self.shared.shards[self.index];
         loop {
             match face.inbox.pop().await {

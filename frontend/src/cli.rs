@@ -5,8 +5,11 @@
 
 pub mod account;
 mod check;
+pub mod clean;
+mod clean_list;
 mod flags;
 pub mod key;
+mod log;
 mod place;
 mod print_config;
 mod serve;
@@ -38,7 +41,7 @@ pub fn start_engine(config: EngineConfig) -> Result<Box<dyn Backend>, StartError
 
 /// Strict and fast mail address verification: can mail be sent to an address without bouncing?
 #[derive(Parser)]
-#[command(name = "mailprobe", version, propagate_version = true, subcommand_required = true)]
+#[command(name = "mailprobe", version, propagate_version = true, arg_required_else_help = false)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -50,6 +53,8 @@ enum Command {
     Serve(serve::Args),
     /// Check addresses and print a line for each.
     Check(check::Args),
+    /// Check a list and append the verdicts to its rows.
+    Clean(clean_list::Args),
     Account(Administered<account::AccountArgs>),
     Key(Administered<key::KeyArgs>),
     /// Print the effective configuration, defaults included, as TOML.
@@ -80,6 +85,12 @@ impl Failure {
     /// Exit code 2.
     pub fn usage(line: impl Into<String>) -> Failure {
         Failure { code: 2, line: line.into() }
+    }
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Failure {
+        Failure::failed(error.0)
     }
 }
 
@@ -121,6 +132,7 @@ fn run(command: Command, start_engine: StartEngine) -> Result<(), Failure> {
     match command {
         Command::Serve(args) => serve::run(&args, start_engine),
         Command::Check(args) => check::run(&args, start_engine),
+        Command::Clean(args) => clean_list::run(args, start_engine),
         Command::Account(Administered { args, flags }) => {
             administer(&flags, |place, output| account::run(args, place, output))
         }

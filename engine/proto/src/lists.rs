@@ -1,14 +1,133 @@
 //! Disposable, free and role look-ups, and the operator's spam traps.
+//!
+//! The lists are sorted text that is compiled in and searched where it lies: no look-up allocates, and starting
+//! costs nothing. `cargo xtask refresh-lists` writes them; docs/lists.md says from what and how many there are.
 
+use crate::limits::{DOMAIN_BYTES_MAX, LOCAL_PART_BYTES_MAX};
+use std::cmp::Ordering;
 use std::collections::HashSet;
+use std::fmt;
+
+const DISPOSABLE: List = List::new(include_str!("../data/disposable.txt"));
+const FREE: List = List::new(include_str!("../data/free.txt"));
+const ROLE: List = List::new(include_str!("../data/role.txt"));
+pub(crate) const TYPO_TARGETS: List = List::new(include_str!("../data/typo_targets.txt"));
+
+/// True for a domain of a throw-away provider, or one below it (`sub.mailinator.com`). Case does not matter.
+pub fn is_disposable(domain: &str) -> bool {
+    let mut rest = domain;
+    loop {
+        if DISPOSABLE.contains(rest) {
+            return true;
+        }
+        match rest.split_once('.') {
+            Some((_, parent)) if parent.contains('.') => rest = parent,
+            _ => return false,
+        }
+    }
+}
+
+/// True for a domain where anybody may have a mailbox for nothing. Case does not matter.
+pub fn is_free(domain: &str) -> bool {
+    FREE.contains(domain)
+}
+
+/// True for a local part that names a function and not a person, such as `info`. Case and a `+tag` do not matter.
+pub fn is_role(local: &str) -> bool {
+    let name = match local.split_once('+') {
+        Some((name, _)) => name,
+        None => local,
+    };
+    ROLE.contains(name)
+}
+
+/// Sorted lines of lower-case ASCII below a header of lines that begin with `#`.
+pub(crate) struct List {
+    lines: &'static str,
+}
+
+impl List {
+    const fn new(text: &'static str) -> List {
+        let bytes = text.as_bytes();
+        let mut start = 0;
+        while start < bytes.len() && bytes[start] == b'#' {
+            while start < bytes.len() && bytes[start] != b'\n' {
+                start += 1;
+            }
+            start += 1;
+        }
+        List { lines: text.split_at(start).1 }
+    }
+
+    /// True when the list holds `entry`, in whatever case.
+    fn contains(&self, entry: &str) -> bool {
+        let mut rest = self.lines.as_bytes();
+        while !rest.is_empty() {
+            let middle = rest.len() / 2;
+            let start = memchr::memrchr(b'\n', &rest[..middle]).map_or(0, |end| end + 1);
+            let end = memchr::memchr(b'\n', &rest[start..]).map_or(rest.len(), |length| start + length);
+            let folded = entry.bytes().map(|byte| byte.to_ascii_lowercase());
+            match folded.cmp(rest[start..end].iter().copied()) {
+                Ordering::Equal => return true,
+                Ordering::Less => rest = &rest[..start],
+                Ordering::Greater => rest = rest.get(end + 1..).unwrap_or(&[]),
+            }
+        }
+        false
+    }
+
+    /// The entries in order.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &'static str> {
+        self.lines.lines()
+    }
+}
 
 /// The operator's spam traps: addresses and domains.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct SpamTraps {
     entries: HashSet<Box<str>>,
 }
 
+/// A line of the operator's file that is neither an address nor a domain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SpamTrapError {
+    /// The line's number, from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub problem: &'static str,
+}
+
 impl SpamTraps {
+    /// Reads an address or a domain a line. What follows a `#` at a line's beginning or after white space is a
+    /// comment. A domain stands for all its addresses, not for those of domains below it.
+    ///
+    /// # Errors
+    /// [`SpamTrapError`] names the first line that cannot be read. Nothing is skipped: a trap that is not
+    /// watched for would go unnoticed.
+    pub fn parse(text: &str) -> Result<SpamTraps, SpamTrapError> {
+        let mut entries = HashSet::new();
+        for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
+            let entry = without_comment(line).trim();
+            if !entry.is_empty() {
+                let canonical =
+                    canonical(entry).map_err(|problem| SpamTrapError { line: index + 1, problem })?;
+                entries.insert(canonical);
+            }
+        }
+        Ok(SpamTraps { entries })
+    }
+
+    /// True when the address `local@domain` or its domain is a trap. `domain` is in A-label form; ASCII case does
+    /// not matter in either.
+    pub fn matches(&self, local: &str, domain: &str) -> bool {
+        if self.entries.is_empty() {
+            return false;
+        }
+        let mut address = format!("{local}@{domain}");
+        address.make_ascii_lowercase();
+        self.entries.contains(&address[local.len() + 1..]) || self.entries.contains(address.as_str())
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -17,5 +136,157 @@ impl SpamTraps {
     /// True when there are none.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+}
+
+impl fmt::Debug for SpamTraps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Traps are secrets of their operators and never reach a log.
+        write!(f, "SpamTraps({})", self.entries.len())
+    }
+}
+
+impl fmt::Display for SpamTrapError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.problem)
+    }
+}
+
+impl std::error::Error for SpamTrapError {}
+
+fn without_comment(line: &str) -> &str {
+    let comment = line.char_indices().find(|&(at, c)| {
+        c == '#' && (at == 0 || line[..at].ends_with(|before: char| before.is_whitespace()))
+    });
+    comment.map_or(line, |(at, _)| &line[..at])
+}
+
+/// The entry as [`SpamTraps::matches`] looks for it.
+fn canonical(entry: &str) -> Result<Box<str>, &'static str> {
+    if entry.contains(char::is_whitespace) {
+        return Err("more than one word");
+    }
+    let (local, domain) = match entry.rsplit_once('@') {
+        Some((local, domain)) => (Some(local), domain),
+        None => (None, entry),
+    };
+    let domain = idna::domain_to_ascii_strict(domain).map_err(|_| "not a domain")?;
+    if !domain.contains('.') || domain.len() > DOMAIN_BYTES_MAX {
+        return Err("not a domain");
+    }
+    match local {
+        None => Ok(domain.into()),
+        Some(local) if local.is_empty() || local.len() > LOCAL_PART_BYTES_MAX => Err("not an address"),
+        Some(local) => Ok(format!("{}@{domain}", local.to_ascii_lowercase()).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lists_are_sorted_and_lower_case() {
+        for (list, least) in [(&DISPOSABLE, 50_000), (&FREE, 4_000), (&ROLE, 900), (&TYPO_TARGETS, 250)] {
+            let entries: Vec<&str> = list.entries().collect();
+            assert!(entries.len() >= least, "{} entries", entries.len());
+            assert!(entries.is_sorted_by(|a, b| a < b));
+            for entry in &entries {
+                assert!(!entry.is_empty() && !entry.starts_with('#') && *entry == entry.to_ascii_lowercase());
+                assert!(entry.bytes().all(|byte| byte.is_ascii_graphic()), "{entry}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_entry_is_found_and_its_neighbours_are_not() {
+        for list in [&DISPOSABLE, &FREE, &ROLE, &TYPO_TARGETS] {
+            for entry in list.entries() {
+                assert!(list.contains(entry), "{entry}");
+                assert!(
+                    !list.contains(&format!("{entry}!")) && !list.contains(&format!("!{entry}")),
+                    "{entry}"
+                );
+            }
+            assert!(!list.contains("") && !list.contains("\n") && !list.contains("zzzzzzzz"));
+        }
+    }
+
+    #[test]
+    fn disposable_domains_are_told() {
+        for domain in
+            ["mailinator.com", "MAILINATOR.com", "sub.mailinator.com", "a.b.mailinator.com", "yopmail.com"]
+        {
+            assert!(is_disposable(domain), "{domain}");
+        }
+        for domain in
+            ["gmail.com", "com", "", ".", "xmailinator.com", "mailinator.com.example.org", "example.com"]
+        {
+            assert!(!is_disposable(domain), "{domain}");
+        }
+        // Relays and aliases are permanent mailboxes of somebody.
+        for domain in ["duck.com", "simplelogin.com", "mozmail.com", "anonaddy.com", "passmail.net"] {
+            assert!(!is_disposable(domain), "{domain}");
+        }
+    }
+
+    #[test]
+    fn free_domains_are_told() {
+        for domain in
+            ["gmail.com", "Yahoo.com", "outlook.com", "tutanota.com", "hey.com", "web.de", "gmx.net"]
+        {
+            assert!(is_free(domain), "{domain}");
+        }
+        for domain in ["mailinator.com", "example.com", "", "mail.gmail.com"] {
+            assert!(!is_free(domain), "{domain}");
+        }
+        for domain in FREE.entries() {
+            assert!(!DISPOSABLE.contains(domain), "{domain} is free and disposable");
+        }
+    }
+
+    #[test]
+    fn role_accounts_are_told() {
+        for local in ["info", "INFO", "sales", "Postmaster", "abuse", "support+de", "no-reply", "noreply"] {
+            assert!(is_role(local), "{local}");
+        }
+        for local in ["anna.schmidt", "", "+info", "infos.x", "j.doe"] {
+            assert!(!is_role(local), "{local}");
+        }
+    }
+
+    #[test]
+    fn spam_traps_are_addresses_or_domains() {
+        let text = "\u{feff}# traps\n\nTrap@Example.com # seen 2020\nbad.example\r\n  müll.example  \na#b@example.org\n";
+        let traps = SpamTraps::parse(text).expect("a good file");
+        assert_eq!(traps.len(), 4);
+        for (local, domain, found) in [
+            ("trap", "example.com", true),
+            ("TRAP", "EXAMPLE.com", true),
+            ("other", "example.com", false),
+            ("anyone", "bad.example", true),
+            ("anyone", "sub.bad.example", false),
+            ("x", "xn--mll-hoa.example", true),
+            ("a#b", "example.org", true),
+            ("", "", false),
+        ] {
+            assert_eq!(traps.matches(local, domain), found, "{local} {domain}");
+        }
+        assert_eq!(format!("{traps:?}"), "SpamTraps(4)");
+        assert!(SpamTraps::default().is_empty() && !SpamTraps::default().matches("a", "b.example"));
+    }
+
+    #[test]
+    fn a_bad_line_is_named() {
+        for (text, line) in [
+            ("ok.example\n@example.com", 2),
+            ("localhost", 1),
+            ("\n\na b", 3),
+            ("a@", 1),
+            ("a@-x-.example..com", 1),
+            ("x@y_z!.example", 1),
+        ] {
+            assert_eq!(SpamTraps::parse(text).map(|_| ()).map_err(|error| error.line), Err(line), "{text:?}");
+        }
     }
 }

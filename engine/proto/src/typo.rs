@@ -1,1 +1,179 @@
 //! Domains that look like a typing mistake of a popular provider.
+//!
+//! A suggestion costs a caller an address when it is wrong, so the limits are strict: one slip (a letter left
+//! out, added, swapped with its neighbour or replaced), never the first letter unless it is swapped, never in a
+//! name of under five letters, and never for a domain that is itself free or popular. A second slip is let pass in
+//! names of nine letters and more. Lists of disposable domains hold many mistypings of the largest providers
+//! (`gmial.com`), since squatters run them: one slip away from one of those, a mistake is the better guess.
+
+use crate::lists::{TYPO_TARGETS, is_disposable, is_free};
+
+/// Shortest name (what stands before the first dot) in which a slip can be told from another name.
+const NAME_CHARS_MIN: usize = 5;
+/// Shortest name in which two slips can be.
+const NAME_CHARS_MIN_TWO: usize = 9;
+/// No target is longer than this, two slips included.
+const DOMAIN_CHARS_MAX: usize = 32;
+
+/// Endings that exist and are nevertheless mistakes of `com` where a popular name stands before them.
+const MISTAKES_OF_COM: [&str; 3] = ["co", "cm", "om"];
+
+/// Where two targets are equally near, the one that more people use.
+const FIRST_CHOICES: [&str; 6] =
+    ["gmail.com", "yahoo.com", "hotmail.com", "outlook.com", "icloud.com", "googlemail.com"];
+
+/// The popular provider that `domain` (lower case, A-label form) looks like a mistyping of.
+pub fn suggest(domain: &str) -> Option<&'static str> {
+    let (name, ending) = domain.split_once('.')?;
+    if !domain.is_ascii() || domain.len() > DOMAIN_CHARS_MAX || is_provider(domain) {
+        return None;
+    }
+    let rank = |target: &str| FIRST_CHOICES.iter().position(|first| *first == target).unwrap_or(usize::MAX);
+    let (slips, rank, target) = TYPO_TARGETS
+        .entries()
+        .filter_map(|target| slips(name, ending, target).map(|slips| (slips, rank(target), target)))
+        .min()?;
+    let near_a_large_one = slips == 1 && rank < FIRST_CHOICES.len();
+    (near_a_large_one || !is_disposable(domain)).then_some(target)
+}
+
+fn is_provider(domain: &str) -> bool {
+    TYPO_TARGETS.entries().any(|target| target == domain) || is_free(domain)
+}
+
+/// How many slips lead from `target` to `name.ending`; none when it takes more than may be.
+fn slips(name: &str, ending: &str, target: &str) -> Option<usize> {
+    let (target_name, target_ending) = target.split_once('.')?;
+    if name == target_name {
+        return ending_slips(name, ending, target_ending);
+    }
+    (ending == target_ending).then(|| name_slips(name, target_name)).flatten()
+}
+
+fn name_slips(name: &str, target: &str) -> Option<usize> {
+    let most = match target.len() {
+        NAME_CHARS_MIN_TWO.. => 2,
+        NAME_CHARS_MIN.. => 1,
+        _ => return None,
+    };
+    if name.len().abs_diff(target.len()) > most || !begins_alike(name, target) {
+        return None;
+    }
+    let slips = strsim::osa_distance(name, target);
+    (slips <= most).then_some(slips)
+}
+
+/// The same first letter, or the first two swapped.
+fn begins_alike(name: &str, target: &str) -> bool {
+    match (name.as_bytes(), target.as_bytes()) {
+        ([a, ..], [b, ..]) if a == b => true,
+        ([a, b, ..], [c, d, ..]) => a == d && b == c,
+        _ => false,
+    }
+}
+
+/// The name is right and the ending is not: only where no such ending exists, or nobody means it.
+fn ending_slips(name: &str, ending: &str, target: &str) -> Option<usize> {
+    if ending == target {
+        return None;
+    }
+    if target == "com" && name.len() >= NAME_CHARS_MIN && MISTAKES_OF_COM.contains(&ending) {
+        return Some(1);
+    }
+    let exists = psl::suffix(ending.as_bytes()).is_some_and(|suffix| suffix.is_known());
+    let slips = strsim::osa_distance(ending, target);
+    (!exists && slips == 1).then_some(slips)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn mistypings_of_popular_providers_are_seen() {
+        for (domain, target) in [
+            ("gmial.com", "gmail.com"),
+            ("gmal.com", "gmail.com"),
+            ("gamil.com", "gmail.com"),
+            ("mgail.com", "gmail.com"),
+            ("gmaill.com", "gmail.com"),
+            ("gmail.con", "gmail.com"),
+            ("gmail.cmo", "gmail.com"),
+            ("gmail.co", "gmail.com"),
+            ("gmail.comm", "gmail.com"),
+            ("gmail.om", "gmail.com"),
+            ("hotmial.com", "hotmail.com"),
+            ("hotmal.com", "hotmail.com"),
+            ("hotmail.con", "hotmail.com"),
+            ("yahooo.com", "yahoo.com"),
+            ("yaho.com", "yahoo.com"),
+            ("yahoo.couk", "yahoo.co.uk"),
+            ("outlok.com", "outlook.com"),
+            ("outloook.com", "outlook.com"),
+            ("iclud.com", "icloud.com"),
+            ("gogglemial.com", "googlemail.com"),
+            ("aol.con", "aol.com"),
+        ] {
+            assert_eq!(suggest(domain), Some(target), "{domain}");
+        }
+    }
+
+    #[test]
+    fn other_domains_are_let_be() {
+        for domain in [
+            "gmail.com",
+            "ymail.com",
+            "mail.com",
+            "email.com",
+            "gmx.com",
+            "bol.com",
+            "sol.com",
+            "life.com",
+            "hotmart.com",
+            "example.com",
+            "gmail.de",
+            "hotmail.ch",
+            "cloud.com",
+            "mailinator.com",
+            "gail.org",
+            "com",
+            "",
+            ".",
+            "..",
+            "gmail",
+            "gmail.",
+            ".com",
+            "yahoo.co.ok.com",
+            "müller.de",
+            "web.dev",
+            "me.co",
+            "qq.co",
+        ] {
+            assert_eq!(suggest(domain), None, "{domain}");
+        }
+    }
+
+    #[test]
+    fn no_known_domain_gets_a_suggestion() {
+        for target in TYPO_TARGETS.entries() {
+            assert_eq!(suggest(target), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn anything_may_be_asked(domain in "\\PC{0,60}") {
+            if let Some(target) = suggest(&domain) {
+                prop_assert!(target != domain && !is_provider(&domain));
+            }
+        }
+
+        #[test]
+        fn a_suggestion_is_near(domain in "(gmail|yahoo|hotmail|outlook){1}[a-z]{0,2}\\.[a-z]{2,3}") {
+            if let Some(target) = suggest(&domain) {
+                prop_assert!(strsim::osa_distance(&domain, target) <= 2);
+            }
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! Tasks of the project: `cargo xtask TASK`.
 
 mod interop;
+mod refresh_lists;
 #[cfg(test)]
 mod rules;
 
@@ -12,10 +13,13 @@ use std::process::ExitCode;
 enum Task {
     /// Ask real DNS and mail servers in network namespaces (root; see docs/testing.md).
     Interop(interop::Options),
+    /// Write engine/proto/data and docs/lists.md from the newest packages of npm, PyPI and Cargo.lock.
+    RefreshLists,
 }
 
 fn main() -> ExitCode {
     match Task::parse() {
         Task::Interop(options) => interop::main(&options),
+        Task::RefreshLists => refresh_lists::main(),
     }
 }

@@ -1,0 +1,323 @@
+//! `cargo xtask refresh-lists`: writes engine/proto/data and docs/lists.md from the newest packages.
+//!
+//! The packages come by way of npm, pip and Cargo.lock into a temporary folder; nothing of theirs is run. A list
+//! that shrinks by more than a tenth is refused: a package that lost its data must not empty ours.
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+type Entries = BTreeSet<String>;
+
+/// Relay and alias services. Their addresses are permanent mailboxes of somebody, so they are not disposable,
+/// whatever the lists say.
+const RELAYS: &[&str] = &[
+    "8shield.net",
+    "addy.io",
+    "aleeas.com",
+    "anonaddy.com",
+    "anonaddy.me",
+    "duck.com",
+    "mozmail.com",
+    "passinbox.com",
+    "passmail.com",
+    "passmail.net",
+    "privaterelay.appleid.com",
+    "relay.firefox.com",
+    "simplelogin.co",
+    "simplelogin.com",
+    "simplelogin.fr",
+    "slmail.me",
+    "slmails.com",
+];
+/// Free providers that the package lacks.
+const FREE_TOO: &[&str] = &["tutanota.com", "hey.com"];
+/// Popular providers that the package of typing targets lacks.
+const TARGETS_TOO: &[&str] =
+    &["fastmail.com", "gmx.com", "proton.me", "protonmail.com", "tutanota.com", "yandex.com", "zoho.com"];
+
+/// A package as it was fetched.
+struct Package {
+    registry: &'static str,
+    name: &'static str,
+    version: String,
+    licence: String,
+    entries: Entries,
+}
+
+/// A list as it is written.
+struct List {
+    file: &'static str,
+    title: &'static str,
+    entries: Entries,
+    sources: Vec<String>,
+    note: &'static str,
+}
+
+/// Runs the task.
+#[expect(clippy::print_stderr, reason = "a task of the project speaks to its terminal")]
+pub(crate) fn main() -> ExitCode {
+    match refresh() {
+        Ok(summary) => {
+            eprintln!("{summary}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("refresh-lists: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn refresh() -> Outcome<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folder = std::env::temp_dir().join(format!("mailprobe-lists-{}", std::process::id()));
+    fs::create_dir_all(&folder)?;
+    let lists = gather(&root, &folder);
+    fs::remove_dir_all(&folder)?;
+    let lists = lists?;
+    let today = output(Command::new("date").args(["-u", "+%F"]))?;
+    for list in &lists {
+        write_list(&root.join("engine/proto/data").join(list.file), list, &today)?;
+    }
+    fs::write(root.join("docs/lists.md"), page(&lists, &today)?)?;
+    let counts: Vec<String> =
+        lists.iter().map(|list| format!("{} {}", list.file, list.entries.len())).collect();
+    Ok(counts.join(", "))
+}
+
+fn gather(root: &Path, folder: &Path) -> Outcome<Vec<List>> {
+    let mailchecker = mailchecker(root)?;
+    let community = pypi(folder, "disposable-email-domains", "disposable_email_domains/__init__.py")?;
+    let free = npm(folder, "free-email-domains", &["domains.json"])?;
+    let role = npm(folder, "role-based-email-addresses", &["src/index.js"])?;
+    let targets: Vec<String> = ["top100", "aol", "hotmail", "live", "outlook", "more", "yahoo"]
+        .map(|name| format!("dist/esm/domains/{name}.js"))
+        .to_vec();
+    let targets = npm(folder, "email-misspelled", &targets.iter().map(String::as_str).collect::<Vec<_>>())?;
+
+    let mut disposable: Entries =
+        mailchecker.entries.union(&community.entries).filter(|e| is_domain(e)).cloned().collect();
+    disposable.retain(|entry| !RELAYS.contains(&entry.as_str()) && !targets.entries.contains(entry));
+    let mut free_domains: Entries = free.entries.iter().filter(|e| is_domain(e)).cloned().collect();
+    free_domains.extend(FREE_TOO.iter().map(|domain| (*domain).to_owned()));
+    free_domains.retain(|entry| !disposable.contains(entry));
+    let mut target_domains: Entries = targets.entries.iter().filter(|e| is_domain(e)).cloned().collect();
+    target_domains.extend(TARGETS_TOO.iter().map(|domain| (*domain).to_owned()));
+    let roles = role.entries.iter().filter(|entry| is_local_part(entry)).cloned().collect();
+
+    Ok(vec![
+        List {
+            file: "disposable.txt",
+            title: "disposable domains",
+            sources: vec![mailchecker.cite(), community.cite()],
+            entries: disposable,
+            note: "both packages together, without relay and alias services and without the typing targets",
+        },
+        List {
+            file: "free.txt",
+            title: "free mail domains",
+            sources: vec![free.cite()],
+            entries: free_domains,
+            note: "without the disposable domains; tutanota.com and hey.com added",
+        },
+        List {
+            file: "role.txt",
+            title: "role local parts",
+            sources: vec![role.cite()],
+            entries: roles,
+            note: "as the package has them",
+        },
+        List {
+            file: "typo_targets.txt",
+            title: "typing targets",
+            sources: vec![targets.cite()],
+            entries: target_domains,
+            note: "popular providers; a few that the package lacks are added",
+        },
+    ])
+}
+
+impl Package {
+    fn cite(&self) -> String {
+        let Package { registry, name, version, licence, entries } = self;
+        format!("{registry} {name} {version} ({licence}, {} entries)", entries.len())
+    }
+}
+
+/// The crate is linked in, so its list is that of the version in Cargo.lock.
+fn mailchecker(root: &Path) -> Outcome<Package> {
+    let lock = fs::read_to_string(root.join("Cargo.lock"))?;
+    let after =
+        lock.split("name = \"mailchecker\"\nversion = \"").nth(1).ok_or("Cargo.lock has no mailchecker")?;
+    let version = after.split('"').next().unwrap_or_default().to_owned();
+    let entries = mailchecker::blacklist().into_iter().map(str::to_ascii_lowercase).collect();
+    Ok(Package { registry: "crates.io", name: "mailchecker", version, licence: "MIT".into(), entries })
+}
+
+fn npm(folder: &Path, name: &'static str, files: &[&str]) -> Outcome<Package> {
+    let packed = output(Command::new("npm").args(["pack", "--silent", name]).current_dir(folder))?;
+    let target = folder.join(name);
+    fs::create_dir_all(&target)?;
+    output(Command::new("tar").arg("-xzf").arg(folder.join(packed)).arg("-C").arg(&target))?;
+    let package = target.join("package");
+    let about: serde_json::Value = serde_json::from_str(&fs::read_to_string(package.join("package.json"))?)?;
+    let field = |key: &str| about[key].as_str().map(str::to_owned).ok_or(format!("{name} has no {key}"));
+    let entries = quoted_in(files.iter().map(|file| package.join(file)))?;
+    Ok(Package { registry: "npm", name, version: field("version")?, licence: field("license")?, entries })
+}
+
+fn pypi(folder: &Path, name: &'static str, file: &str) -> Outcome<Package> {
+    let target = folder.join(name);
+    let download = ["download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest"];
+    output(Command::new("pip").args(download).arg(folder.join("wheel")).arg(name))?;
+    let wheel = fs::read_dir(folder.join("wheel"))?.next().ok_or("pip fetched nothing")??.path();
+    output(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(&wheel).arg(&target))?;
+    let about = fs::read_dir(&target)?
+        .filter_map(|entry| entry.ok().map(|entry| entry.path().join("METADATA")))
+        .find(|path| path.exists())
+        .ok_or("the wheel has no METADATA")?;
+    let about = fs::read_to_string(about)?;
+    let field = |key: &str| {
+        let line = about.lines().find_map(|line| line.strip_prefix(key));
+        line.map(|value| value.trim().to_owned()).ok_or(format!("{name} has no {key}"))
+    };
+    let (version, licence) = (field("Version:")?, field("License-Expression:")?);
+    Ok(Package { registry: "PyPI", name, version, licence, entries: quoted_in([target.join(file)])? })
+}
+
+/// All strings in quotes, which is how JSON, JavaScript and Python write a list of words.
+fn quoted_in(files: impl IntoIterator<Item = PathBuf>) -> Outcome<Entries> {
+    let mut entries = Entries::new();
+    for file in files {
+        let text = fs::read_to_string(&file)?;
+        for line in text.lines() {
+            let mut rest = line;
+            while let Some(start) = rest.find(['"', '\'']) {
+                let quote = &rest[start..=start];
+                let Some(length) = rest[start + 1..].find(quote) else { break };
+                entries.insert(rest[start + 1..start + 1 + length].to_ascii_lowercase());
+                rest = &rest[start + length + 2..];
+            }
+        }
+    }
+    Ok(entries)
+}
+
+fn is_domain(entry: &str) -> bool {
+    let label = |label: &str| {
+        !label.is_empty()
+            && !label.starts_with('-')
+            && label.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+    };
+    entry.contains('.') && entry.len() <= 253 && entry.split('.').all(label)
+}
+
+fn is_local_part(entry: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-".contains(&byte);
+    !entry.is_empty() && entry.len() <= 64 && entry.bytes().all(allowed)
+}
+
+fn write_list(path: &Path, list: &List, today: &str) -> Outcome<()> {
+    if let Ok(old) = fs::read_to_string(path) {
+        let before = old.lines().filter(|line| !line.starts_with('#')).count();
+        if list.entries.len() < before / 10 * 9 {
+            return Err(format!("{} would shrink from {before} to {}", list.file, list.entries.len()).into());
+        }
+    }
+    let mut text = format!("# {}: {} entries, {today}.\n", list.title, list.entries.len());
+    for source in &list.sources {
+        writeln!(text, "# From {source}.")?;
+    }
+    writeln!(text, "# {}. Written by `cargo xtask refresh-lists`: do not edit.", sentence(list.note))?;
+    for entry in &list.entries {
+        writeln!(text, "{entry}")?;
+    }
+    fs::write(path, text)?;
+    Ok(())
+}
+
+fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_ascii_uppercase().to_string() + chars.as_str()).unwrap_or_default()
+}
+
+fn page(lists: &[List], today: &str) -> Outcome<String> {
+    let mut page = format!(
+        "# Lists\n\nThe lists that are compiled in, as of {today}. `cargo xtask refresh-lists` fetches the packages, \
+         writes\n`engine/proto/data/` and this page; review the difference before you commit it.\n\n\
+         | list | entries | from | note |\n| --- | --- | --- | --- |\n"
+    );
+    for list in lists {
+        let (title, file, count) = (list.title, list.file, list.entries.len());
+        writeln!(page, "| {title} (`{file}`) | {count} | {} | {} |", list.sources.join("; "), list.note)?;
+    }
+    writeln!(page, "\nRelay and alias services that are never disposable: {}.\n", RELAYS.join(", "))?;
+    page.push_str(USE);
+    Ok(page)
+}
+
+const USE: &str = "\
+## How they are used
+
+- Each file is lower-case ASCII, sorted, without duplicates, below a header of `#` lines. It is compiled in and
+  searched where it lies: a look-up allocates nothing and costs about a microsecond; starting costs nothing.
+- A domain is disposable when it or one of its parents is listed.
+- A domain is free when it is listed itself.
+- A local part is a role when it is listed, whatever its case and `+tag`.
+- A domain is a typing mistake of a target when one slip leads from the target to it (two in names of nine letters and
+  more). The first letter must be right or swapped with the second, names of under five letters have no slips, and a
+  domain that is free or a target itself is never called a mistake, nor is a disposable one unless it is one slip away
+  from one of the largest providers (squatters run `gmial.com` and the like). An ending is a mistake when no such
+  ending exists (`gmail.con`), or for `co`, `cm` and `om` in place of `com`.
+- Spam traps come from the operator's own file (`spamtraps` in the configuration): an address or a domain a line,
+  `#` begins a comment. A domain stands for all its addresses, but not for those of its subdomains. Case does not
+  matter, and internationalised domains may stand in either form. One bad line refuses the file, by its number.
+";
+
+fn output(command: &mut Command) -> Outcome<String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let done = command.output().map_err(|error| format!("{program}: {error}"))?;
+    if !done.status.success() {
+        return Err(format!("{program}: {}", String::from_utf8_lossy(&done.stderr).trim()).into());
+    }
+    Ok(String::from_utf8(done.stdout)?.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_in_quotes_are_found_in_any_language() {
+        let file = std::env::temp_dir().join(format!("mailprobe-quoted-{}", std::process::id()));
+        fs::write(
+            &file,
+            "[\"a.example\", \"B.example\"]\n  'c.example',\n}\nexport * from \"./x.js\"; it's\n",
+        )
+        .unwrap();
+        let found = quoted_in([file.clone()]).unwrap();
+        fs::remove_file(file).unwrap();
+        let domains: Vec<&str> = found.iter().map(String::as_str).filter(|entry| is_domain(entry)).collect();
+        assert_eq!(domains, ["a.example", "b.example", "c.example"]);
+    }
+
+    #[test]
+    fn only_domains_and_local_parts_pass() {
+        for (entry, domain, local) in [
+            ("a.example", true, true),
+            ("-a.example", false, true),
+            ("a..example", false, true),
+            ("info", false, true),
+            ("./x", false, false),
+            ("", false, false),
+            ("a b", false, false),
+        ] {
+            assert_eq!((is_domain(entry), is_local_part(entry)), (domain, local), "{entry}");
+        }
+    }
+}
