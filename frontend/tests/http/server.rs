@@ -2,7 +2,7 @@
 
 use crate::client::{Answer, Connection};
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -173,6 +173,15 @@ pub fn mailprobe(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Outp
     finish(
         Command::new(env!("CARGO_BIN_EXE_mailprobe")).args(arguments).env_clear().env("HOME", "/nonexistent"),
     )
+}
+
+/// Runs the real binary with something to read, which has to fit into a pipe.
+pub fn mailprobe_with(arguments: &[&str], input: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mailprobe"));
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
 }
 
 /// Runs a command with the scripted engine to its end. Standard output has lines of the test harness too.

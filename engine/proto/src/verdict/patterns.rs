@@ -333,6 +333,7 @@ pub(super) const RULES: &[Rule] = &[
         .code(Of(&[550, 551, 553, 554]))
         .status(&[(1, 0, 0), (1, 4, 4), (2, 0, 0)])
         .says(&[Rejected, Unavailable]),
+    Rule::new("retry-soon", Greylisted, Recipient, "W").code(Of(&[450, 451, 452])).says(&[RetrySoon]),
     Rule::new("policy-status", Policy, Us, "R").at(At::Any).status(&[(7, 0, ALL)]),
     Rule::new("unavailable", NotFound, Recipient, "S F R")
         .code(Of(&[550, 553, 554]))
@@ -347,7 +348,6 @@ pub(super) const RULES: &[Rule] = &[
         .code(Transient)
         .status(&[(2, 1, 1)])
         .unless(&[NotNow, DisabledBare]),
-    Rule::new("retry-soon", Greylisted, Recipient, "W").code(Of(&[450, 451, 452])).says(&[RetrySoon]),
     Rule::new("host-status", Temporary, Host, "R").at(At::Any).status(&[(3, 0, ALL), (4, 0, ALL)]),
     Rule::new("session-closing", Temporary, Session, "R").at(At::Any).code(Of(&[421])),
     Rule::new("for-now", Temporary, Host, "R").at(At::Any).code(Transient),
