@@ -59,8 +59,8 @@ pub(crate) fn resolve<R: Runtime>(shard: &Rc<Shard<R>>, work: Work) {
 
 /// The reasons for which no mail server is contacted: decisions on the order of the reasons.
 fn needs_no_server(mut work: Work, config: &EngineConfig) -> Option<Work> {
-    let (canonical, domain) = (work.address.canonical(), work.address.domain().as_str());
-    if config.spamtraps.matches(&canonical, domain) {
+    let (local, domain) = (work.address.local(), work.address.domain().as_str());
+    if config.spamtraps.matches(local, domain) {
         work.note(|| "lists: a spam trap of the operator's file".to_owned());
         work.settle(Reason::Spamtrap, "list_spamtrap");
     } else if lists::is_disposable(domain) {
