@@ -135,9 +135,12 @@ fn run(command: Command, start_engine: StartEngine) -> Result<(), Failure> {
         Command::Serve(args) => serve::run(&args, start_engine),
         Command::Check(args) => check::run(&args, start_engine),
         Command::Clean(args) => clean::run(args, start_engine),
-        Command::Classify => match classify::run(io::stdin().lock(), io::BufWriter::new(io::stdout().lock())) {
+        Command::Classify => match classify::run(io::stdin().lock(), io::BufWriter::new(io::stdout().lock()))
+        {
             Ok(0) => Ok(()),
-            Ok(lines) => Err(Failure::failed(format!("{lines} of the lines could not be read; their answers say why"))),
+            Ok(lines) => {
+                Err(Failure::failed(format!("{lines} of the lines could not be read; their answers say why")))
+            }
             Err(error) => Err(Failure::failed(format!("cannot read or write the lines: {error}"))),
         },
         Command::Account(Administered { args, flags }) => {
@@ -147,6 +150,15 @@ fn run(command: Command, start_engine: StartEngine) -> Result<(), Failure> {
             administer(&flags, |place, output| key::run(args, place, output))
         }
         Command::Config(args) => print_config::run(&args),
+    }
+}
+
+fn classify_lines() -> Result<(), Failure> {
+    match classify::run(io::stdin().lock(), io::stdout().lock())? {
+        0 => Ok(()),
+        count => Err(Failure::failed(format!(
+            "lines that could not be read: {count}; each says why where it stands"
+        ))),
     }
 }
 
