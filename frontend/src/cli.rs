@@ -135,14 +135,7 @@ fn run(command: Command, start_engine: StartEngine) -> Result<(), Failure> {
         Command::Serve(args) => serve::run(&args, start_engine),
         Command::Check(args) => check::run(&args, start_engine),
         Command::Clean(args) => clean::run(args, start_engine),
-        Command::Classify => match classify::run(io::stdin().lock(), io::BufWriter::new(io::stdout().lock()))
-        {
-            Ok(0) => Ok(()),
-            Ok(lines) => {
-                Err(Failure::failed(format!("{lines} of the lines could not be read; their answers say why")))
-            }
-            Err(error) => Err(Failure::failed(format!("cannot read or write the lines: {error}"))),
-        },
+        Command::Classify => classify_lines(),
         Command::Account(Administered { args, flags }) => {
             administer(&flags, |place, output| account::run(args, place, output))
         }
