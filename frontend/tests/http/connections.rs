@@ -78,7 +78,7 @@ fn slow_heads_and_bodies_are_cut_off() {
     assert!(head.try_read().is_none_or(|answer| answer.status == 408));
     assert!(idle.try_read().is_none_or(|answer| answer.status == 408));
     let took = began.elapsed();
-    assert!(took > Duration::from_secs(9) && took < Duration::from_secs(15), "{took:?}");
+    assert!(took > Duration::from_secs(9) && took < Duration::from_secs(20), "{took:?}");
 }
 
 #[test]
