@@ -2,7 +2,10 @@
 
 use crate::StartError;
 use crate::config::EngineConfig;
+use crate::resolver::Resolver;
+use crate::runtime::Runtime;
 use engine_proto::address::{Address, Domain};
+use engine_proto::dns::{Name, Outcome, Question, RecordKind, Records};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 
 /// Fills in what the operator left to the host, and checks what was set.
@@ -88,6 +91,38 @@ fn full_name(hosts: &str, name: &str) -> Option<String> {
         .into_iter()
         .find(|candidate| candidate.contains('.'))
         .map(str::to_owned)
+}
+
+/// Warns when our name has no forward-confirmed reverse DNS (RFC 8601 2.7.3): many servers refuse such clients.
+pub(crate) async fn confirm_name<R: Runtime>(resolver: &Resolver<R>, name: &str) {
+    let Some(ours) = Name::parse(name) else { return };
+    for kind in [RecordKind::A, RecordKind::Aaaa] {
+        let outcome = resolver.look_up(&Question { name: ours.clone(), kind }).await;
+        for address in addresses(&outcome) {
+            let question = Question { name: Name::reverse(address), kind: RecordKind::Ptr };
+            if let Outcome::Records { records: Records::Ptr(names), .. } = &*resolver.look_up(&question).await
+                && names.contains(&ours)
+            {
+                return;
+            }
+        }
+    }
+    tracing::warn!(
+        "the EHLO name {name} has no forward-confirmed reverse DNS, and many mail servers refuse such clients: let it \
+         resolve to this host's address and the address back to it, or set --ehlo"
+    );
+}
+
+fn addresses(outcome: &Outcome) -> Vec<IpAddr> {
+    match outcome {
+        Outcome::Records { records: Records::A(found), .. } => {
+            found.iter().copied().map(IpAddr::V4).collect()
+        }
+        Outcome::Records { records: Records::Aaaa(found), .. } => {
+            found.iter().copied().map(IpAddr::V6).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// Whether the kernel has a route to hosts on IPv6: the public Internet, or a network that the operator allows.

@@ -31,6 +31,8 @@ pub(crate) struct Session<R: Runtime> {
     pub(crate) limit: Instant,
     /// What was said, a line each, while somebody wants to know.
     pub(crate) story: Option<Vec<String>>,
+    /// The begin of a line of the server's whose end has not come yet.
+    heard: Vec<u8>,
 }
 
 impl<R: Runtime> Session<R> {
@@ -63,6 +65,7 @@ impl<R: Runtime> Session<R> {
                 address: destination.ip(),
                 limit,
                 story,
+                heard: Vec::new(),
             }),
             Err(error) => Err((error, story)),
         }
@@ -105,7 +108,7 @@ impl<R: Runtime> Session<R> {
         match result {
             Ok(0) => self.dialog.closed(),
             Ok(_) => {
-                self.note('S', &bytes);
+                self.listen(&bytes);
                 self.dialog.receive(Instant::now(), &bytes);
             }
             Err(error) => self.judge(Some(error)),
@@ -136,6 +139,22 @@ impl<R: Runtime> Session<R> {
             }
             Some(_) => self.dialog.closed(),
         }
+    }
+
+    /// The whole lines of what the server says, for the story. What has no end yet waits for it, in bounds: the
+    /// dialog ends a session whose line is too long.
+    fn listen(&mut self, bytes: &[u8]) {
+        if self.story.is_none() {
+            return;
+        }
+        let end = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+        let mut lines = Vec::new();
+        if end > 0 {
+            lines = std::mem::take(&mut self.heard);
+        }
+        lines.extend_from_slice(&bytes[..end]);
+        self.heard.extend_from_slice(&bytes[end..]);
+        self.note('S', &lines);
     }
 
     /// The lines of `bytes`, for the story.

@@ -7,11 +7,11 @@ use mailnet::{Mailnet, Running, Scenario};
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-const FLAVORS: [(RuntimeChoice, DriverChoice); 3] = [
-    (RuntimeChoice::Monoio, DriverChoice::IoUring),
-    (RuntimeChoice::Monoio, DriverChoice::Epoll),
-    (RuntimeChoice::Glommio, DriverChoice::IoUring),
-];
+type Flavor = (RuntimeChoice, DriverChoice);
+
+const MONOIO_IO_URING: Flavor = (RuntimeChoice::Monoio, DriverChoice::IoUring);
+const MONOIO_EPOLL: Flavor = (RuntimeChoice::Monoio, DriverChoice::Epoll);
+const GLOMMIO: Flavor = (RuntimeChoice::Glommio, DriverChoice::IoUring);
 
 fn scenario(name: &str) -> Scenario {
     let path = format!("{}/../tools/mailnet/scenarios/{name}.toml", env!("CARGO_MANIFEST_DIR"));
@@ -20,7 +20,7 @@ fn scenario(name: &str) -> Scenario {
     Scenario::parse(&text).expect("the scenario is sound").with_dns(any).with_smtp_port(0)
 }
 
-fn config(net: &Running, (runtime, driver): (RuntimeChoice, DriverChoice)) -> EngineConfig {
+fn config(net: &Running, (runtime, driver): Flavor) -> EngineConfig {
     EngineConfig {
         resolvers: vec![net.dns()],
         smtp_port: net.smtp_port(),
@@ -65,7 +65,7 @@ fn reason(answer: &Answer) -> &'static str {
     answer.result.as_ref().map_or("outage", |finding| finding.reason.as_str())
 }
 
-fn check(name: &str, count: usize, flavor: (RuntimeChoice, DriverChoice)) {
+fn check(name: &str, count: usize, flavor: Flavor) {
     let scenario = scenario(name);
     // Each once: a greylisted address would be let in at its second time.
     let drawn: BTreeMap<String, &str> = scenario
@@ -101,8 +101,16 @@ fn check(name: &str, count: usize, flavor: (RuntimeChoice, DriverChoice)) {
 }
 
 #[test]
-fn every_reason_on_every_runtime() {
-    for flavor in FLAVORS {
-        check("reasons", 2000, flavor);
-    }
+fn every_reason_on_monoio_with_io_uring() {
+    check("reasons", 1000, MONOIO_IO_URING);
+}
+
+#[test]
+fn every_reason_on_monoio_with_epoll() {
+    check("reasons", 1000, MONOIO_EPOLL);
+}
+
+#[test]
+fn every_reason_on_glommio() {
+    check("reasons", 1000, GLOMMIO);
 }

@@ -6,8 +6,10 @@
 pub mod account;
 mod check;
 pub mod classify;
+pub mod clean;
 mod flags;
 pub mod key;
+mod log;
 mod place;
 mod print_config;
 mod serve;
@@ -39,7 +41,7 @@ pub fn start_engine(config: EngineConfig) -> Result<Box<dyn Backend>, StartError
 
 /// Strict and fast mail address verification: can mail be sent to an address without bouncing?
 #[derive(Parser)]
-#[command(name = "mailprobe", version, propagate_version = true, subcommand_required = true)]
+#[command(name = "mailprobe", version, propagate_version = true, arg_required_else_help = false)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -51,6 +53,10 @@ enum Command {
     Serve(serve::Args),
     /// Check addresses and print a line for each.
     Check(check::Args),
+    /// Clean a list: keep its columns and append deliverable and reason.
+    Clean(clean::Args),
+    /// Say what replies of mail servers mean: JSON lines {mx, stage, reply} in, {class, scope, reason, rule} out.
+    Classify,
     Account(Administered<account::AccountArgs>),
     Key(Administered<key::KeyArgs>),
     /// Print the effective configuration, defaults included, as TOML.
@@ -81,6 +87,12 @@ impl Failure {
     /// Exit code 2.
     pub fn usage(line: impl Into<String>) -> Failure {
         Failure { code: 2, line: line.into() }
+    }
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Failure {
+        Failure::failed(error.0)
     }
 }
 
@@ -122,6 +134,8 @@ fn run(command: Command, start_engine: StartEngine) -> Result<(), Failure> {
     match command {
         Command::Serve(args) => serve::run(&args, start_engine),
         Command::Check(args) => check::run(&args, start_engine),
+        Command::Clean(args) => clean::run(args, start_engine),
+        Command::Classify => classify_lines(),
         Command::Account(Administered { args, flags }) => {
             administer(&flags, |place, output| account::run(args, place, output))
         }
@@ -129,6 +143,15 @@ fn run(command: Command, start_engine: StartEngine) -> Result<(), Failure> {
             administer(&flags, |place, output| key::run(args, place, output))
         }
         Command::Config(args) => print_config::run(&args),
+    }
+}
+
+fn classify_lines() -> Result<(), Failure> {
+    match classify::run(io::stdin().lock(), io::stdout().lock())? {
+        0 => Ok(()),
+        count => Err(Failure::failed(format!(
+            "lines that could not be read: {count}; each says why where it stands"
+        ))),
     }
 }
 

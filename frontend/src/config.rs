@@ -9,11 +9,15 @@ pub mod settings;
 
 use crate::store::PlanTable;
 use engine::config::EngineConfig;
+use engine::proto::lists::SpamTraps;
 use plans::PlanConfig;
 use settings::SETTINGS;
 use std::fmt::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+
+/// Largest list of spam traps: some millions of addresses, all held in memory.
+const SPAMTRAPS_BYTES_MAX: u64 = 128 << 20;
 
 /// Everything an operator can set, resolved.
 #[derive(Debug, Clone)]
@@ -134,7 +138,11 @@ impl Config {
     /// # Errors
     /// The list of spam traps cannot be read.
     pub fn engine_config(&self) -> Result<EngineConfig, ConfigError> {
-        Ok(self.engine.clone())
+        let mut engine = self.engine.clone();
+        if let Some(path) = &self.spamtraps {
+            engine.spamtraps = read_spamtraps(path)?;
+        }
+        Ok(engine)
     }
 
     /// How many frontend threads to run.
@@ -144,6 +152,24 @@ impl Config {
             set => set,
         }
     }
+}
+
+fn read_spamtraps(path: &Path) -> Result<SpamTraps, ConfigError> {
+    let cannot = |why: String| ConfigError(format!("cannot read the spam traps {}: {why}", path.display()));
+    let size = std::fs::metadata(path).map_err(|error| cannot(error.to_string()))?.len();
+    if size > SPAMTRAPS_BYTES_MAX {
+        return Err(cannot(format!("the file is larger than {SPAMTRAPS_BYTES_MAX} bytes")));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| cannot(error.to_string()))?;
+    // The line itself is an address: it stays out of the message.
+    SpamTraps::parse(&text).map_err(|error| {
+        ConfigError(format!(
+            "{}:{}: {}; write an address or a domain a line",
+            path.display(),
+            error.line,
+            error.problem
+        ))
+    })
 }
 
 /// `/var/lib/mailprobe` for root and for whoever has no home, else where XDG puts a user's data.
@@ -204,6 +230,19 @@ mod tests {
         check("\nsmtp_port = 70000", &[], &none, "mailprobe.toml:2: smtp_port: ");
         check("", &[("MAILPROBE_PACE", "quick")], &none, "MAILPROBE_PACE: ");
         check("", &[], &vec![("runtime", vec!["tokio".into()])], "--runtime: ");
+    }
+
+    #[test]
+    fn spam_traps_are_read_from_their_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("traps");
+        let config = Config { spamtraps: Some(path.clone()), ..Config::default() };
+        assert!(config.engine_config().unwrap_err().0.contains("cannot read the spam traps"));
+        std::fs::write(&path, "# ours\ntrap@example.com\nexample.net\n").unwrap();
+        assert_eq!(config.engine_config().unwrap().spamtraps.len(), 2);
+        std::fs::write(&path, "example.net\nno address\n").unwrap();
+        let said = config.engine_config().unwrap_err().0;
+        assert!(said.contains("traps:2: ") && !said.contains("no address"), "{said}");
     }
 
     #[test]

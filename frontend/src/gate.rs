@@ -1,4 +1,4 @@
-//! How many connections a thread has, and the word that it is time to go.
+//! How many connections a thread has, what it has promised to finish, and the word that it is time to go.
 //!
 //! For one thread and its tasks: nothing here is shared with other threads.
 
@@ -11,19 +11,25 @@ use std::task::{Context, Poll, Waker};
 /// See the module.
 pub struct Gate {
     places: usize,
-    live: Cell<usize>,
+    taken: Cell<usize>,
+    promises: Cell<usize>,
     next: Cell<u64>,
     draining: Cell<bool>,
     /// Who wants to know of the draining, by place.
     told: RefCell<HashMap<u64, Waker>>,
-    /// Who waits until a place is free or all are.
+    /// Who waits until a place is free, or nothing is left to do.
     waiting: RefCell<Vec<Waker>>,
 }
 
-/// A place; free again when dropped.
+/// A connection's place; free again when dropped.
 pub struct Place {
     gate: Rc<Gate>,
     number: u64,
+}
+
+/// Work that a drain waits for, whether its caller is there or not; done when dropped.
+pub struct Promise {
+    gate: Rc<Gate>,
 }
 
 impl Gate {
@@ -31,7 +37,8 @@ impl Gate {
     pub fn new(places: usize) -> Rc<Gate> {
         Rc::new(Gate {
             places,
-            live: Cell::new(0),
+            taken: Cell::new(0),
+            promises: Cell::new(0),
             next: Cell::new(0),
             draining: Cell::new(false),
             told: RefCell::default(),
@@ -41,26 +48,33 @@ impl Gate {
 
     /// Waits for a free place.
     pub async fn place(self: &Rc<Gate>) -> Place {
-        self.wait_until(|gate| gate.live.get() < gate.places).await;
-        self.take()
-    }
-
-    /// Takes a place whether one is free or not: for work that was promised and has to be waited for.
-    pub fn take(self: &Rc<Gate>) -> Place {
-        self.live.set(self.live.get() + 1);
+        self.wait_until(|gate| gate.taken.get() < gate.places).await;
+        self.taken.set(self.taken.get() + 1);
         let number = self.next.replace(self.next.get() + 1);
         Place { gate: Rc::clone(self), number }
     }
 
-    /// Waits until every place is free.
+    /// Promises to finish something. Needs no place: its connection has one, or had.
+    pub fn promise(self: &Rc<Gate>) -> Promise {
+        self.promises.set(self.promises.get() + 1);
+        Promise { gate: Rc::clone(self) }
+    }
+
+    /// Waits until every place is free and every promise kept.
     pub async fn empty(&self) {
-        self.wait_until(|gate| gate.live.get() == 0).await;
+        self.wait_until(|gate| gate.taken.get() == 0 && gate.promises.get() == 0).await;
     }
 
     /// Tells everybody who has a place that it is time to go.
     pub fn drain(&self) {
         self.draining.set(true);
         for (_, waker) in self.told.take() {
+            waker.wake();
+        }
+    }
+
+    fn wake(&self) {
+        for waker in self.waiting.take() {
             waker.wake();
         }
     }
@@ -96,11 +110,16 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.gate.live.set(self.gate.live.get() - 1);
+        self.gate.taken.set(self.gate.taken.get() - 1);
         self.gate.told.borrow_mut().remove(&self.number);
-        for waker in self.gate.waiting.take() {
-            waker.wake();
-        }
+        self.gate.wake();
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        self.gate.promises.set(self.gate.promises.get() - 1);
+        self.gate.wake();
     }
 }
 
@@ -121,7 +140,10 @@ mod tests {
         let mut second = pin!(gate.place());
         assert!(poll(second.as_mut()).is_pending());
         assert!(poll(pin!(gate.empty())).is_pending());
+        let promise = gate.promise();
         drop(first);
+        assert!(poll(pin!(gate.empty())).is_pending());
+        drop(promise);
         assert!(poll(pin!(gate.empty())).is_ready());
         assert!(poll(second).is_ready());
     }
@@ -129,7 +151,7 @@ mod tests {
     #[test]
     fn draining_is_told_once_it_begins() {
         let gate = Gate::new(1);
-        let place = gate.take();
+        let Poll::Ready(place) = poll(pin!(gate.place())) else { panic!("no place") };
         let mut cx = Context::from_waker(Waker::noop());
         assert!(!place.draining(&mut cx));
         gate.drain();

@@ -13,20 +13,21 @@ const BACKLOG: i32 = 1024;
 /// A peer that acknowledges nothing for so long, or keeps its window shut, is gone.
 const PEER_SILENT_MAX: Duration = Duration::from_secs(30);
 
-/// Sockets that are bound and not yet listening.
-pub struct Bound {
-    sockets: Vec<Socket>,
+/// Sockets that listen.
+pub struct Listeners {
+    /// One for each thread.
+    pub sockets: Vec<TcpListener>,
     /// The address, with the port that was found if 0 was asked for.
     pub address: SocketAddr,
 }
 
-impl Bound {
-    /// Binds `count` sockets.
+impl Listeners {
+    /// Binds `count` sockets, at least one, and listens on them.
     ///
     /// # Errors
     /// One line that says what to do.
-    pub fn new(address: SocketAddr, count: usize) -> Result<Bound, String> {
-        Bound::bind(address, count).map_err(|error| match error.kind() {
+    pub fn open(address: SocketAddr, count: usize) -> Result<Listeners, String> {
+        Listeners::try_open(address, count).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => {
                 format!("cannot listen on {address}: address in use; stop what runs there or choose another --listen")
             }
@@ -34,32 +35,22 @@ impl Bound {
         })
     }
 
-    fn bind(address: SocketAddr, count: usize) -> io::Result<Bound> {
+    fn try_open(address: SocketAddr, count: usize) -> io::Result<Listeners> {
         let first = socket(address)?;
         first.bind(&address.into())?;
         first.set_reuse_port(true)?;
+        // At once: SO_REUSEADDR lets a stranger bind too until somebody listens.
+        first.listen(BACKLOG)?;
         let found = first.local_addr()?.as_socket().unwrap_or(address);
-        let mut sockets = vec![first];
+        let mut sockets = vec![first.into()];
         for _ in 1..count {
             let next = socket(found)?;
             next.set_reuse_port(true)?;
             next.bind(&found.into())?;
-            sockets.push(next);
+            next.listen(BACKLOG)?;
+            sockets.push(next.into());
         }
-        Ok(Bound { sockets, address: found })
-    }
-
-    /// Begins to listen.
-    ///
-    /// # Errors
-    /// One line: somebody else may have begun to listen since.
-    pub fn listen(self) -> Result<Vec<TcpListener>, String> {
-        let listen = |socket: Socket| socket.listen(BACKLOG).map(|()| socket.into());
-        self.sockets
-            .into_iter()
-            .map(listen)
-            .collect::<io::Result<Vec<TcpListener>>>()
-            .map_err(|error| format!("cannot listen on {}: {error}; choose another --listen", self.address))
+        Ok(Listeners { sockets, address: found })
     }
 }
 
@@ -79,18 +70,14 @@ mod tests {
 
     #[test]
     fn brothers_share_the_port_and_strangers_are_refused() {
-        let bound = Bound::new(SocketAddr::from(([127, 0, 0, 1], 0)), 3).unwrap();
-        let address = bound.address;
+        let Listeners { sockets, address } =
+            Listeners::open(SocketAddr::from(([127, 0, 0, 1], 0)), 3).unwrap();
         assert!(address.port() != 0);
-        let Err(said) = Bound::new(address, 1) else {
-            panic!("a second server joined before the first listened")
-        };
+        let Err(said) = Listeners::open(address, 1) else { panic!("a second server joined") };
         assert!(said.contains("address in use"), "{said}");
-        let listeners = bound.listen().unwrap();
-        assert!(Bound::new(address, 1).is_err());
         let clients: Vec<TcpStream> = (0..64).map(|_| TcpStream::connect(address).unwrap()).collect();
         let mut accepted = 0;
-        for listener in &listeners {
+        for listener in &sockets {
             listener.set_nonblocking(true).unwrap();
             let before = accepted;
             while listener.accept().is_ok() {

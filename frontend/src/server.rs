@@ -3,8 +3,9 @@
 use crate::engine_client::{EngineClient, Line};
 use crate::gate::Gate;
 use crate::http;
+use crate::routes::verify::full::PROBE_TIME_MAX;
 use crate::runtime::{self, Driver};
-use crate::status::Status;
+use crate::status::{Phase, Status};
 use crate::store::Store;
 use crate::survive::survive;
 use crate::worker::Worker;
@@ -20,7 +21,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 /// How long what is under way may take to end once a drain has begun: a little more than a check may take.
-pub const DRAIN_TIME_MAX: Duration = Duration::from_secs(95);
+pub const DRAIN_TIME_MAX: Duration = Duration::from_secs(65);
+const _: () = assert!(DRAIN_TIME_MAX.as_secs() > PROBE_TIME_MAX.as_secs());
 /// After an accept that failed, as it does when the process is out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -38,7 +40,7 @@ pub struct Station {
     pub status: Arc<Status>,
     /// Most connections at once.
     pub connections: usize,
-    /// Ends, when its other end is dropped, what the thread accepts.
+    /// When its other end is dropped, the thread drains.
     pub leash: StdUnixStream,
 }
 
@@ -67,7 +69,6 @@ impl Station {
         });
         monoio::spawn(async move { engine.deliver().await });
         first(accept(&listener, &worker), released(leash)).await;
-        drop(listener);
         gate.drain();
         if monoio::time::timeout(DRAIN_TIME_MAX, gate.empty()).await.is_err() {
             tracing::warn!(
@@ -88,6 +89,7 @@ async fn accept(listener: &TcpListener, worker: &Rc<Worker>) {
                     let _ = survive(http::serve(stream, worker, place)).await;
                 });
             }
+            Err(_) if worker.status.phase() == Phase::Draining => return,
             Err(error) => {
                 tracing::warn!("a connection was not accepted: {error}");
                 monoio::time::sleep(ACCEPT_PAUSE).await;

@@ -3,16 +3,19 @@
 //! One task queue and the default preempt timer: with others glommio 0.9.0 can go to sleep with runnable tasks
 //! queued. The watchdog wakes a shard that does so all the same.
 
-#![expect(unsafe_code, reason = "glommio takes a socket that is bound to a source only as a raw descriptor")]
+#![expect(
+    unsafe_code,
+    reason = "glommio takes sockets that are not its own, and shows its own, only as raw descriptors"
+)]
 
-use super::{Datagrams, Rented, Runtime, Stream, caught, tcp_socket, timed_out, udp_socket};
+use super::{Datagrams, Rented, Runtime, Stream, caught, send_now, tcp_socket, timed_out, udp_socket};
 use futures_lite::{AsyncReadExt, AsyncWriteExt, FutureExt};
 use glommio_crate::timer::Timer;
 use glommio_crate::{GlommioError, LocalExecutorBuilder, Placement};
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{FromRawFd, IntoRawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd};
 use std::time::{Duration, Instant};
 
 pub(crate) struct Glommio;
@@ -85,10 +88,9 @@ impl Stream for glommio_crate::net::TcpStream {
 }
 
 impl Datagrams for glommio_crate::net::UdpSocket {
-    async fn send(&self, mut datagram: Vec<u8>) -> Rented<()> {
-        let result = glommio_crate::net::UdpSocket::send(self, &datagram).await;
-        datagram.clear();
-        (result.map(drop).map_err(io_error), datagram)
+    fn send(&self, datagram: &[u8]) -> io::Result<()> {
+        // SAFETY: the descriptor is open as long as `self` lives, and the borrow ends with the statement.
+        send_now(unsafe { BorrowedFd::borrow_raw(self.as_raw_fd()) }, datagram)
     }
 
     async fn receive(&self, mut buffer: Vec<u8>) -> Rented<usize> {

@@ -12,6 +12,7 @@ use futures_lite::FutureExt;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 
@@ -59,7 +60,9 @@ pub(crate) trait Stream: 'static {
 
 /// A connected UDP socket.
 pub(crate) trait Datagrams: 'static {
-    fn send(&self, datagram: Vec<u8>) -> impl Future<Output = Rented<()>>;
+    /// Sends a datagram at once, or not at all: what has no room now is lost, as on the way it might have been.
+    /// (monoio on epoll keeps one waker for all who wait to write to a socket, so nobody may wait.)
+    fn send(&self, datagram: &[u8]) -> io::Result<()>;
     /// Receives one datagram into the empty `buffer`, up to its capacity.
     fn receive(&self, buffer: Vec<u8>) -> impl Future<Output = Rented<usize>>;
 }
@@ -92,6 +95,14 @@ fn udp_socket(peer: SocketAddr) -> io::Result<std::net::UdpSocket> {
 async fn caught(task: impl Future<Output = ()>) {
     if AssertUnwindSafe(task).catch_unwind().await.is_err() {
         tracing::error!("a task of the engine panicked");
+    }
+}
+
+/// Sends on the socket behind a borrowed descriptor.
+fn send_now(socket: BorrowedFd<'_>, datagram: &[u8]) -> io::Result<()> {
+    match socket2::SockRef::from(&socket).send_with_flags(datagram, libc::MSG_DONTWAIT) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+        done => done.map(drop),
     }
 }
 

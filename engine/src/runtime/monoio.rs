@@ -1,8 +1,8 @@
 //! The seam on monoio, over io_uring or epoll.
 
-#![expect(unsafe_code, reason = "monoio's stream shows its descriptor only raw")]
+#![expect(unsafe_code, reason = "monoio's sockets show their descriptors only raw")]
 
-use super::{Datagrams, Rented, Runtime, Stream, caught, tcp_socket, timed_out, udp_socket};
+use super::{Datagrams, Rented, Runtime, Stream, caught, send_now, tcp_socket, timed_out, udp_socket};
 use ::monoio::io::{AsyncReadRent, AsyncWriteRentExt};
 use ::monoio::time::Instant as MonoioInstant;
 use ::monoio::{IoUringDriver, LegacyDriver, RuntimeBuilder};
@@ -77,10 +77,9 @@ impl Stream for ::monoio::net::TcpStream {
 }
 
 impl Datagrams for ::monoio::net::udp::UdpSocket {
-    async fn send(&self, datagram: Vec<u8>) -> Rented<()> {
-        let (result, mut datagram) = ::monoio::net::udp::UdpSocket::send(self, datagram).await;
-        datagram.clear();
-        (result.map(drop), datagram)
+    fn send(&self, datagram: &[u8]) -> io::Result<()> {
+        // SAFETY: the descriptor is open as long as `self` lives, and the borrow ends with the statement.
+        send_now(unsafe { BorrowedFd::borrow_raw(self.as_raw_fd()) }, datagram)
     }
 
     async fn receive(&self, buffer: Vec<u8>) -> Rented<usize> {

@@ -1,7 +1,7 @@
 //! `mailprobe check`: a few addresses, asked about at once, printed in the order given.
 
 use super::flags::{ENGINE, Flags};
-use super::{Failure, StartEngine};
+use super::{Failure, StartEngine, log};
 use crate::convert;
 use crate::engine_client::Line;
 use api::{Checked, Reason, Verification};
@@ -38,7 +38,8 @@ struct Row {
 
 pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     let config = args.flags.config()?;
-    let engine = start_engine(config.engine_config()?).map_err(|error| Failure::failed(error.0))?;
+    log::warnings();
+    let engine = start_engine(config.engine_config()?)?;
     let rows = ask(&*engine.line(UNDER_WAY_MAX), &args.addresses, args.trace);
     engine.stop();
     let rows = rows?;

@@ -51,8 +51,15 @@ impl<const SCOPES: u8> Args for Flags<SCOPES> {
             .global(true)
             .help("configuration file in TOML")
             .value_parser(clap::value_parser!(PathBuf));
+        let defaults = Config::default();
         Self::settings().fold(command.arg(file), |command, setting| {
-            let help = format!("{} [env: {}]", setting.help, setting.variable());
+            let default = match (setting.show)(&defaults) {
+                Some(value) if !setting.many => {
+                    format!(" [default: {}]", value.to_string().trim_matches('"'))
+                }
+                _ => String::new(),
+            };
+            let help = format!("{}{default} [env: {}]", setting.help, setting.variable());
             command.arg(
                 Arg::new(setting.key)
                     .long(setting.key.replace('_', "-"))

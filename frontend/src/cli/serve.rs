@@ -1,18 +1,18 @@
 //! `mailprobe serve`: from the configuration to a server that answers, and to its end.
 //!
-//! Everything that can be refused is tried before anybody is answered: the port, the store, the engine. A SIGTERM
+//! Everything that can be refused is tried before anybody is answered: the store, the port, the engine. A SIGTERM
 //! or SIGINT begins a drain: no new connections, `/readyz` says 503, what is under way ends within
 //! [`crate::server::DRAIN_TIME_MAX`]. A second signal ends the process at once; the holds it leaves are voided at the
 //! next start.
 
 use super::flags::{DATA, ENGINE, Flags, SERVER};
-use super::{Failure, StartEngine};
+use super::{Failure, StartEngine, log};
 use crate::admin::first_run::first_run;
 use crate::admin::server::AdminServer;
 use crate::clock;
-use crate::config::{Config, LogFormat};
+use crate::config::Config;
 use crate::engine_client::Backend;
-use crate::listen::Bound;
+use crate::listen::Listeners;
 use crate::runtime::{self, Choice};
 use crate::server::Station;
 use crate::status::{Phase, Status};
@@ -20,7 +20,9 @@ use crate::store::{RedbStore, Store, StoreOptions};
 use crate::survive::log_panics;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use socket2::SockRef;
 use std::io::{self, IsTerminal, Write};
+use std::net::{Shutdown, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -41,23 +43,23 @@ enum Event {
     Ended(io::Result<()>),
 }
 
-/// The frontend threads and the ends of their leashes.
-struct Threads {
-    count: usize,
-    leashes: Vec<UnixStream>,
+/// A frontend thread, as the main thread holds it.
+struct Thread {
+    /// Its socket, which closes for all at once when shut down here.
+    listener: TcpListener,
+    /// It drains when this is dropped.
+    _leash: UnixStream,
 }
 
 pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     let config = args.flags.config()?;
     let plans = config.plan_table()?;
-    start_log(config.log);
+    let engine_config = config.engine_config()?;
+    log::start(config.log);
     log_panics();
     let (events, inbox) = channel();
     watch_signals(events.clone())?;
     let choice = runtime::choose(config.engine.driver).map_err(Failure::failed)?;
-    let bound = Bound::new(config.listen, config.frontend_threads()).map_err(Failure::failed)?;
-    let address = bound.address;
-
     let (store, opening) = RedbStore::open(&config.data, plans, StoreOptions::default(), clock::now())
         .map_err(|error| Failure::failed(error.to_string()))?;
     if opening.voided_holds > 0 {
@@ -67,13 +69,15 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
         tracing::warn!("others than its owner may look into the data folder; `chmod 700` it");
     }
     let store: Arc<dyn Store> = Arc::new(store);
-    let engine = start_engine(config.engine_config()?).map_err(|error| Failure::failed(error.0))?;
+    let listeners = Listeners::open(config.listen, config.frontend_threads()).map_err(Failure::failed)?;
+    let address = listeners.address;
+    let engine = start_engine(engine_config)?;
     let admin = AdminServer::start(&config.data, Arc::clone(&store), clock::now)
         .map_err(|error| Failure::failed(error.to_string()))?;
     announce_first_keys(&config, &*store)?;
 
     let status = Arc::new(Status::default());
-    let threads = start_threads(&config, &choice, bound, &*engine, &store, &status, &events)?;
+    let threads = start_threads(&config, &choice, listeners, &*engine, &store, &status, &events)?;
     status.enter(Phase::Ready);
     announce(&config, &choice, &*engine, &address.to_string())?;
 
@@ -81,15 +85,6 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     drop(admin);
     engine.stop();
     outcome
-}
-
-fn start_log(format: LogFormat) {
-    let log = tracing_subscriber::fmt().with_writer(io::stderr).with_target(false);
-    // An error says that somebody has set one already, as tests may.
-    let _ = match format {
-        LogFormat::Text => log.with_ansi(io::stderr().is_terminal()).try_init(),
-        LogFormat::Json => log.json().flatten_event(true).try_init(),
-    };
 }
 
 fn watch_signals(events: Sender<Event>) -> Result<(), Failure> {
@@ -107,19 +102,18 @@ fn watch_signals(events: Sender<Event>) -> Result<(), Failure> {
 fn start_threads(
     config: &Config,
     choice: &Choice,
-    bound: Bound,
+    listeners: Listeners,
     engine: &dyn Backend,
     store: &Arc<dyn Store>,
     status: &Arc<Status>,
     events: &Sender<Event>,
-) -> Result<Threads, Failure> {
+) -> Result<Vec<Thread>, Failure> {
     let cannot = |error: io::Error| Failure::failed(format!("cannot start a frontend thread: {error}"));
-    let listeners = bound.listen().map_err(Failure::failed)?;
-    let count = listeners.len();
-    let mut leashes = Vec::with_capacity(count);
-    for (number, listener) in listeners.into_iter().enumerate() {
+    let count = listeners.sockets.len();
+    let mut threads = Vec::with_capacity(count);
+    for (number, listener) in listeners.sockets.into_iter().enumerate() {
         let (ours, leash) = UnixStream::pair().map_err(cannot)?;
-        leashes.push(ours);
+        threads.push(Thread { listener: listener.try_clone().map_err(cannot)?, _leash: ours });
         let station = Station {
             listener,
             driver: choice.driver,
@@ -137,7 +131,7 @@ fn start_threads(
         };
         thread::Builder::new().name(format!("frontend-{number}")).spawn(serve).map_err(cannot)?;
     }
-    Ok(Threads { count, leashes })
+    Ok(threads)
 }
 
 /// Keys are shown where a person reads, and never end in a journal.
@@ -178,19 +172,18 @@ fn announce(config: &Config, choice: &Choice, engine: &dyn Backend, address: &st
     Ok(output.flush()?)
 }
 
-fn until_the_end(threads: Threads, status: &Status, inbox: &Receiver<Event>) -> Result<(), Failure> {
-    let Threads { count, leashes } = threads;
-    let mut leashes = Some(leashes);
-    let mut ended = 0;
+fn until_the_end(threads: Vec<Thread>, status: &Status, inbox: &Receiver<Event>) -> Result<(), Failure> {
+    let mut running = threads.len();
+    let mut threads = Some(threads);
     let mut outcome = Ok(());
-    while ended < count {
+    while running > 0 {
         match inbox.recv() {
-            Ok(Event::Signal) if leashes.is_none() => {
+            Ok(Event::Signal) if threads.is_none() => {
                 return Err(Failure::failed("ended by a second signal; what was under way is given up"));
             }
             Ok(Event::Signal) => tracing::info!("draining: a second signal ends at once"),
             Ok(Event::Ended(result)) => {
-                ended += 1;
+                running -= 1;
                 if let Err(error) = result {
                     outcome = Err(Failure::failed(format!("a frontend thread failed: {error}")));
                 }
@@ -198,8 +191,19 @@ fn until_the_end(threads: Threads, status: &Status, inbox: &Receiver<Event>) -> 
             Err(_) => break,
         }
         // A signal, or a thread that is gone: either way the others end too.
-        status.enter(Phase::Draining);
-        drop(leashes.take());
+        if let Some(threads) = threads.take() {
+            drain(&threads, status);
+        }
     }
     outcome
+}
+
+/// All sockets close before any thread is told, so that none takes over what another has refused.
+fn drain(threads: &[Thread], status: &Status) {
+    status.enter(Phase::Draining);
+    for thread in threads {
+        if let Err(error) = SockRef::from(&thread.listener).shutdown(Shutdown::Both) {
+            tracing::warn!("a listening socket did not close: {error}");
+        }
+    }
 }

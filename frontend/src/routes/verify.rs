@@ -1,6 +1,6 @@
 //! `GET` and `POST /v1/verify`: one address.
 
-mod full;
+pub mod full;
 mod test_mode;
 
 use crate::query::Query;

@@ -1,7 +1,7 @@
 //! The data folder: made with mode 0700, locked by the process that uses it, with the database in it.
 
 use super::OpenError;
-use ::redb::{Builder, Database, DatabaseError};
+use ::redb::{Builder, Database, DatabaseError, StorageError};
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ impl Folder {
         if empty {
             return Err(OpenError::NotADatabase(path, "it is empty".into()));
         }
-        builder.create_file(file).map_err(|error| refusal(&path, error))
+        builder.create_file(file).map_err(|error| self.refusal(&path, error))
     }
 
     /// redb cannot go on with a file whose making was cut short; so it is made under another name, and renamed.
@@ -65,9 +65,19 @@ impl Folder {
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(&draft);
         let file = file.map_err(|error| self.unusable(&error))?;
-        drop(builder.create_file(file).map_err(|error| refusal(&draft, error))?);
+        drop(builder.create_file(file).map_err(|error| self.refusal(&draft, error))?);
         let placed = std::fs::rename(&draft, path).and_then(|()| File::open(&self.path)?.sync_all());
         placed.map_err(|error| self.unusable(&error))
+    }
+
+    fn refusal(&self, path: &Path, error: DatabaseError) -> OpenError {
+        match error {
+            // The system's own word (no space, no right) is about the disk, not about what is in the file.
+            DatabaseError::Storage(StorageError::Io(error)) if error.raw_os_error().is_some() => {
+                self.unusable(&error)
+            }
+            other => refusal(path, other),
+        }
     }
 
     fn unusable(&self, error: &std::io::Error) -> OpenError {
@@ -80,5 +90,111 @@ pub(super) fn refusal(path: &Path, error: DatabaseError) -> OpenError {
     match error {
         DatabaseError::DatabaseAlreadyOpen => OpenError::Locked(path.to_owned()),
         other => OpenError::NotADatabase(path.to_owned(), other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{PlanTable, RedbStore, StoreOptions, tables};
+    use std::os::unix::fs::PermissionsExt;
+
+    fn open(path: &Path) -> Result<RedbStore, OpenError> {
+        RedbStore::open(path, PlanTable::standard(), StoreOptions::default(), 1).map(|(store, _)| store)
+    }
+
+    fn mode(path: &Path) -> u32 {
+        std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[track_caller]
+    fn check_refusal(path: &Path, says: &[&str]) {
+        let refusal = open(path).map(drop).unwrap_err().to_string();
+        for part in says {
+            assert!(refusal.contains(part), "{refusal}");
+        }
+        assert!(!refusal.contains('\n'));
+    }
+
+    #[test]
+    fn what_is_made_is_for_its_owner_alone() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("a/b");
+        drop(open(&folder).unwrap());
+        assert_eq!(mode(&folder), 0o700);
+        assert_eq!(mode(&folder.join(DATABASE_FILE)), 0o600);
+        let left: Vec<_> =
+            std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, [DATABASE_FILE]);
+    }
+
+    #[test]
+    fn a_folder_that_others_can_read_is_told_of() {
+        let folder = tempfile::tempdir().unwrap();
+        for (bits, open_to_others) in [(0o700, false), (0o750, true), (0o701, true)] {
+            std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(bits)).unwrap();
+            let plans = PlanTable::standard();
+            let (_, opening) = RedbStore::open(folder.path(), plans, StoreOptions::default(), 1).unwrap();
+            assert_eq!(opening.folder_open_to_others, open_to_others);
+            assert_eq!(mode(folder.path()), bits);
+        }
+    }
+
+    #[test]
+    fn a_folder_in_use_is_refused_until_it_is_free() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(folder.path()).unwrap();
+        check_refusal(folder.path(), &["in use by another mailprobe", "stop it"]);
+        drop(store);
+        open(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_used_is_refused() {
+        let parent = tempfile::tempdir().unwrap();
+        let file = parent.path().join("file");
+        std::fs::write(&file, "x").unwrap();
+        check_refusal(&file, &["cannot use the data folder", "--data"]);
+        check_refusal(&file.join("below"), &["cannot use the data folder", "--data"]);
+        // Not even root can make a folder here.
+        check_refusal(Path::new("/proc/mailprobe"), &["cannot use the data folder", "--data"]);
+    }
+
+    #[test]
+    fn a_file_that_is_no_database_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(DATABASE_FILE);
+        for content in [&b""[..], b"x", b"redb", &[7; 100_000]] {
+            std::fs::write(&file, content).unwrap();
+            check_refusal(folder.path(), &["no readable mailprobe database", "restore a backup"]);
+            assert_eq!(std::fs::read(&file).unwrap(), content);
+        }
+        // A database that was cut short.
+        std::fs::remove_file(&file).unwrap();
+        drop(open(folder.path()).unwrap());
+        let whole = std::fs::read(&file).unwrap();
+        std::fs::write(&file, &whole[..5_000]).unwrap();
+        check_refusal(folder.path(), &["no readable mailprobe database"]);
+    }
+
+    #[test]
+    fn a_newer_format_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(open(folder.path()).unwrap());
+        let database = Database::open(folder.path().join(DATABASE_FILE)).unwrap();
+        let transaction = database.begin_write().unwrap();
+        transaction.open_table(tables::META).unwrap().insert(tables::META_FORMAT, 99).unwrap();
+        transaction.commit().unwrap();
+        drop(database);
+        check_refusal(folder.path(), &["has format 99", "formats up to 1", "upgrade"]);
+    }
+
+    #[test]
+    fn a_start_that_was_cut_short_is_begun_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let draft = folder.path().join(format!("{DATABASE_FILE}.new"));
+        std::fs::write(&draft, [0; 4096]).unwrap();
+        open(folder.path()).unwrap();
+        assert!(!draft.exists());
     }
 }

@@ -47,6 +47,12 @@ pub trait Store: Send + Sync {
     /// The plans that it was opened with.
     fn plans(&self) -> &PlanTable;
 
+    /// Whether writes are still taken; for readiness checks. From memory.
+    ///
+    /// # Errors
+    /// Why they are not any longer: only a restart helps.
+    fn health(&self) -> Result<(), StoreError>;
+
     // Accounts.
 
     /// The account, as of `now`.

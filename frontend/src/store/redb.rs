@@ -155,6 +155,10 @@ impl Store for RedbStore {
         &self.plans
     }
 
+    fn health(&self) -> Result<(), StoreError> {
+        self.writer.health()
+    }
+
     fn account(&self, id: AccountId, now: UnixMs) -> Result<Option<Account>, StoreError> {
         let accounts = self.database.begin_read()?.open_table(ACCOUNTS)?;
         read_account(&accounts, id)?.map(|row| self.view(id, row, now)).transpose()

@@ -33,7 +33,9 @@ impl Sweep {
     /// Takes a few steps. `txn` has the time of the latest entry that it added, which is time enough.
     pub fn go_on(&mut self, txn: &mut Txn<'_>) -> Result<(), StoreError> {
         let Some(horizon) = txn.latest.checked_sub(KEEP_MS) else { return Ok(()) };
-        if txn.latest < self.rest_until {
+        // A clock that stood too far ahead for a while must not make the rest a long one.
+        let rest = self.rest_until.saturating_sub(txn.latest);
+        if rest > 0 && rest <= REST_MS {
             return Ok(());
         }
         let mut steps = STEPS_MIN + 2 * txn.entries_added;
@@ -76,44 +78,45 @@ fn sweep_account(
     horizon: UnixMs,
     limit: u64,
 ) -> Result<u64, StoreError> {
-    let carried_key = entry_key(account, carried_id());
-    let mut old = Vec::new();
-    let mut sum = Step::default();
-    let mut at = 0;
-    {
-        let all = account_range(account);
-        let mut range =
-            txn.ledger.range::<&[u8; 32]>((Bound::Excluded(&carried_key), Bound::Included(all.end())))?;
-        while (old.len() as u64) < limit
-            && let Some(next) = range.next()
-        {
-            let (key, row) = next?;
-            let entry = EntryRow::decode(row.value())?;
-            // Ids are in order of the time at which they were made, which is what guards against their second use.
-            if split_entry_key(key.value()).id.0.made_at() >= horizon {
-                break;
-            }
-            sum.granted += entry.step.granted;
-            sum.spent += entry.step.spent;
-            sum.expired += entry.step.expired;
-            at = entry.at.max(at);
-            old.push(*key.value());
-        }
-    }
+    let old = old_entries(txn, account, horizon, limit)?;
     if old.is_empty() {
         return Ok(0);
     }
-    if let Some(row) = txn.ledger.get(&carried_key)? {
-        let before = EntryRow::decode(row.value())?;
-        sum.granted += before.step.granted;
-        sum.spent += before.step.spent;
-        sum.expired += before.step.expired;
-        at = before.at.max(at);
+    let carried_key = entry_key(account, carried_id());
+    let before = txn.ledger.get(&carried_key)?.map(|row| EntryRow::decode(row.value())).transpose()?;
+    let mut carried =
+        EntryRow { kind: EntryKind::Carried, at: 0, step: Step::default(), note: String::new() };
+    for entry in before.iter().chain(old.iter().map(|(_, entry)| entry)) {
+        carried.at = carried.at.max(entry.at);
+        carried.step.granted += entry.step.granted;
+        carried.step.spent += entry.step.spent;
+        carried.step.expired += entry.step.expired;
     }
-    for key in &old {
+    for (key, _) in &old {
         txn.ledger.remove(key)?;
     }
-    let carried = EntryRow { kind: EntryKind::Carried, at, step: sum, note: String::new() };
     txn.ledger.insert(&carried_key, carried.encode().as_slice())?;
     Ok(old.len() as u64)
+}
+
+/// Ids are in order of the time at which they were made, which is what guards against their second use.
+fn old_entries(
+    txn: &Txn<'_>,
+    account: AccountId,
+    horizon: UnixMs,
+    limit: u64,
+) -> Result<Vec<([u8; 32], EntryRow)>, StoreError> {
+    let carried_key = entry_key(account, carried_id());
+    let all = account_range(account);
+    let range = (Bound::Excluded(&carried_key), Bound::Included(all.end()));
+    let mut old = Vec::new();
+    for next in txn.ledger.range::<&[u8; 32]>(range)? {
+        let (key, row) = next?;
+        let key = *key.value();
+        if old.len() as u64 == limit || split_entry_key(&key).id.0.made_at() >= horizon {
+            break;
+        }
+        old.push((key, EntryRow::decode(row.value())?));
+    }
+    Ok(old)
 }

@@ -86,6 +86,11 @@ impl Writer {
         pending
     }
 
+    /// Whether writes are still taken.
+    pub fn health(&self) -> Result<(), StoreError> {
+        self.shared.lock().closed.clone().map_or(Ok(()), Err)
+    }
+
     /// Whether writes that nobody waits for had better be left out.
     pub fn is_crowded(&self) -> bool {
         self.shared.lock().jobs.len() >= QUEUE_MAX / 2
@@ -206,5 +211,104 @@ where
             None => self.outcome.unwrap_or_else(|| Err(StoreError::Closed.into())),
         };
         self.reply.answer(outcome);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::migrations;
+    use super::*;
+    use ::redb::backends::InMemoryBackend;
+    use std::path::Path;
+    use std::sync::mpsc;
+
+    fn writer() -> Writer {
+        let database = Database::builder().create_with_backend(InMemoryBackend::new()).unwrap();
+        migrations::migrate(&database, Path::new("memory")).unwrap();
+        let context = Context {
+            database: Arc::new(database),
+            plans: Arc::new(PlanTable::standard()),
+            index: Arc::default(),
+        };
+        Writer::start(context).unwrap()
+    }
+
+    fn number(writer: &Writer, class: Class, number: u32) -> Pending<u32, StoreError> {
+        writer.submit(class, move |_| Ok(Ok(number)))
+    }
+
+    /// A write that keeps the writer busy until the sender is dropped; it has begun when this returns.
+    fn block(writer: &Writer) -> (mpsc::Sender<()>, Pending<u32, StoreError>) {
+        let (release, released) = mpsc::channel::<()>();
+        let (begin, begun) = mpsc::channel();
+        let blocked = writer.submit(Class::New, move |_| {
+            begin.send(()).unwrap();
+            // The sender never sends: it is dropped.
+            Ok(Ok(u32::from(released.recv().is_err())))
+        });
+        begun.recv().unwrap();
+        (release, blocked)
+    }
+
+    #[test]
+    fn a_full_queue_takes_answers_only_and_then_recovers() {
+        let writer = writer();
+        let (release, blocked) = block(&writer);
+        let waiting: Vec<_> = (0..QUEUE_MAX as u32).map(|n| number(&writer, Class::New, n)).collect();
+        assert!(writer.is_crowded());
+        assert_eq!(number(&writer, Class::New, 1).wait(), Err(StoreError::Busy));
+        let answer = number(&writer, Class::Answer, 2);
+        drop(release);
+        assert_eq!(blocked.wait(), Ok(1));
+        for (n, pending) in (0..).zip(waiting) {
+            assert_eq!(pending.wait(), Ok(n));
+        }
+        assert_eq!(answer.wait(), Ok(2));
+        assert_eq!(number(&writer, Class::New, 3).wait(), Ok(3));
+        assert!(!writer.is_crowded());
+    }
+
+    #[test]
+    fn a_failure_reaches_its_whole_group_and_all_who_come_later() {
+        let writer = writer();
+        let (release, blocked) = block(&writer);
+        let before = number(&writer, Class::New, 1);
+        let failure = StoreError::Failed("on purpose".into());
+        let failing: Pending<u32, StoreError> = writer.submit(Class::New, {
+            let failure = failure.clone();
+            move |_| Err(failure)
+        });
+        let after = number(&writer, Class::Answer, 2);
+        assert_eq!(writer.health(), Ok(()));
+        drop(release);
+        assert_eq!(blocked.wait(), Ok(1));
+        for pending in [before, failing, after] {
+            assert_eq!(pending.wait(), Err(failure.clone()));
+        }
+        assert_eq!(number(&writer, Class::Answer, 3).wait(), Err(failure.clone()));
+        assert_eq!(writer.health(), Err(failure));
+    }
+
+    #[test]
+    fn a_panic_leaves_nobody_waiting() {
+        let writer = writer();
+        let (release, blocked) = block(&writer);
+        let panicking: Pending<u32, StoreError> = writer.submit(Class::New, |_| panic!("on purpose"));
+        let after = number(&writer, Class::New, 2);
+        drop(release);
+        assert_eq!(blocked.wait(), Ok(1));
+        assert_eq!((panicking.wait(), after.wait()), (Err(StoreError::Closed), Err(StoreError::Closed)));
+        assert_eq!(number(&writer, Class::New, 3).wait(), Err(StoreError::Closed));
+    }
+
+    #[test]
+    fn what_was_taken_is_done_before_the_writer_ends() {
+        let writer = writer();
+        let (release, blocked) = block(&writer);
+        let waiting: Vec<_> = (0..2_500).map(|n| number(&writer, Class::New, n)).collect();
+        drop(release);
+        drop(writer);
+        assert_eq!(blocked.wait(), Ok(1));
+        assert!((0..).zip(waiting).all(|(n, pending)| pending.wait() == Ok(n)));
     }
 }

@@ -504,7 +504,8 @@ fn a_plan_that_is_in_use_must_be_defined() {
     );
     assert_eq!(id, Ok(()));
     let account = world.store().account_named("a", world.now).unwrap().unwrap();
-    assert_eq!(account.balance.available(), 100);
+    world.set_status(account.id, PastDue);
+    world.check(account.id, (100, 0, 0, 0, 0));
     world.now = FEBRUARY;
     world.check(account.id, (9, 0, 0, 0, 100));
 }

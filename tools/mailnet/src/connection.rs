@@ -99,7 +99,7 @@ impl Wire {
 }
 
 /// Makes the close of a socket a reset.
-fn reset_on_close(stream: &TcpStream) -> io::Result<()> {
+pub(crate) fn reset_on_close(stream: &TcpStream) -> io::Result<()> {
     SockRef::from(stream).set_linger(Some(Duration::ZERO))
 }
 
@@ -182,7 +182,7 @@ impl Connection {
             self.free_buffers();
             match timeout(IDLE, self.wire.read(&mut self.input)).await {
                 Ok(Ok(0)) | Ok(Err(_)) => {
-                    add(&self.session.net.counters.sessions_without_quit);
+                    add(&self.session.place().net.counters.sessions_without_quit);
                     return Ok(());
                 }
                 Ok(Ok(_)) => {}
@@ -195,8 +195,8 @@ impl Connection {
     }
 
     async fn at_connect(&mut self, fault: usize) -> io::Result<()> {
-        add(&self.session.net.counters.misdeeds);
-        match self.session.behaviour().faults[fault].spec.does {
+        add(&self.session.place().net.counters.misdeeds);
+        match self.session.place().behaviour.faults[fault].spec.does {
             Misdeed::Hang => self.hang().await,
             Misdeed::Reset => self.wire.reset(),
             _ => Ok(()),
@@ -204,8 +204,8 @@ impl Connection {
     }
 
     async fn greet(&mut self, of_client: u64) -> io::Result<Then> {
-        let behaviour = self.session.behaviour();
-        let personality = &behaviour.personality;
+        let place = self.session.place();
+        let personality = &place.behaviour.personality;
         if personality.sessions_max > 0 && of_client > personality.sessions_max {
             self.session.crowded(&mut self.output);
             self.close().await?;
@@ -291,12 +291,12 @@ impl Connection {
     }
 
     async fn misbehave(&mut self, fault: usize, step: Step, start: usize) -> io::Result<Then> {
-        add(&self.session.net.counters.misdeeds);
+        add(&self.session.place().net.counters.misdeeds);
         let reply = self.output.split_off(start);
         self.latency().await;
         self.flush().await?;
-        let behaviour = self.session.behaviour();
-        let fault = &behaviour.faults[fault].spec;
+        let place = self.session.place();
+        let fault = &place.behaviour.faults[fault].spec;
         match commit(&mut self.wire, fault, &reply).await? {
             Next::Go if replaces(fault.does) && step != Step::Close => Ok(Then::Go),
             Next::Go => self.step(step, 0).await,
@@ -313,7 +313,7 @@ impl Connection {
         if let Some(fault) = self.session.fault(Stage::Tls) {
             return self.break_handshake(fault).await;
         }
-        let config = self.session.net.tls_config(self.session.behaviour().certificate);
+        let config = self.session.place().net.tls_config(self.session.place().behaviour.certificate);
         let Wire::Clear(stream) = std::mem::replace(&mut self.wire, Wire::Gone) else { return Ok(Then::End) };
         let secure = timeout(IDLE, TlsAcceptor::from(config).accept(stream)).await??;
         self.wire = Wire::Secure(Box::new(secure));
@@ -322,8 +322,8 @@ impl Connection {
     }
 
     async fn break_handshake(&mut self, fault: usize) -> io::Result<Then> {
-        add(&self.session.net.counters.misdeeds);
-        let does = self.session.behaviour().faults[fault].spec.does;
+        add(&self.session.place().net.counters.misdeeds);
+        let does = self.session.place().behaviour.faults[fault].spec.does;
         // The ClientHello is awaited: the break comes in the middle of the handshake.
         timeout(IDLE, self.wire.read(&mut self.input)).await??;
         match does {
@@ -338,7 +338,7 @@ impl Connection {
     }
 
     async fn latency(&mut self) {
-        let span = self.session.behaviour().latency;
+        let span = self.session.place().behaviour.latency;
         if span.most > 0 {
             sleep(Duration::from_millis(self.session.random.between(span.least, span.most))).await;
         }

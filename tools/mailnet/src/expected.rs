@@ -127,13 +127,14 @@ impl World {
         let reason = if mailboxes.greylist_everyone {
             Expected::Unverifiable
         } else {
-            self.reason(found, stranger, local)
+            self.reason(domain, found, stranger, local)
         };
-        ExpectedVerdict { reason, patient: self.reason(later(found), later(stranger), local) }
+        ExpectedVerdict { reason, patient: self.reason(domain, later(found), later(stranger), local) }
     }
 
-    fn reason(&self, mailbox: Mailbox, stranger: Mailbox, local: &str) -> Expected {
+    fn reason(&self, domain: &Domain, mailbox: Mailbox, stranger: Mailbox, local: &str) -> Expected {
         match mailbox {
+            Mailbox::Ok if domain.accepts_prove_nothing => Expected::Unverifiable,
             Mailbox::Ok | Mailbox::ExistsThrottled => match stranger {
                 Mailbox::NotFound if self.roles.contains(&local.to_ascii_lowercase()) => {
                     Expected::RoleAccount

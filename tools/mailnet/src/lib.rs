@@ -40,6 +40,7 @@ mod world;
 mod zone;
 
 pub use expected::{Addresses, Expected, ExpectedVerdict};
+pub use listen::raise_open_files;
 pub use running::{Mailnet, Running, StartError};
 pub use scenario::{Scenario, ScenarioError};
 pub use spec::{Listen, ListenMode};

@@ -39,6 +39,16 @@ pub(crate) fn bind(listen: &Listen, world: &World) -> io::Result<Sockets> {
     Ok(Sockets { dns, udp, tcp, smtp_port, smtp, blackholes })
 }
 
+/// Raises the soft limit of open files of this process to its hard limit and gives it; every session needs one,
+/// and the usual soft limit of 1,024 ends a load test early.
+pub fn raise_open_files() -> Option<u64> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // Where it is forbidden, the limit stays what it was.
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).ok();
+    getrlimit(Resource::Nofile).current
+}
+
 fn tries<T>(port: u16, mut bind: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let mut left = if port == 0 { TRIES } else { 1 };
     loop {

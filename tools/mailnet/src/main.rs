@@ -2,7 +2,7 @@
 //! answered about them.
 
 use clap::{Args, Parser, Subcommand};
-use mailnet::{Mailnet, Scenario};
+use mailnet::{Mailnet, Scenario, raise_open_files};
 use std::{
     error::Error,
     fs::File,
@@ -136,6 +136,7 @@ fn serve(options: Serve) -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // The signals are caught before the line that says ready, so that whoever reads it may send one.
     let mut stopped = runtime.block_on(async { Stopped::new() })?;
+    raise_open_files();
     let running = Mailnet::start(scenario)?;
     let mut out = io::stdout();
     writeln!(out, "dns {} smtp-port {} domains {domains} hosts {hosts}", running.dns(), running.smtp_port())?;

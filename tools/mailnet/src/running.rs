@@ -1,7 +1,7 @@
 //! A mail internet that runs: its sockets, its threads and what it remembers of its clients.
 
 use crate::{
-    Scenario, connection,
+    ExpectedVerdict, Scenario, connection,
     dns::{serve_tcp, serve_udp},
     listen::{self, Sockets},
     random::{Random, hash},
@@ -105,6 +105,11 @@ impl Running {
         &self.scenario
     }
 
+    /// What a strict verifier must answer about an address.
+    pub fn expected(&self, address: &str) -> ExpectedVerdict {
+        self.scenario.expected(address)
+    }
+
     /// The counters as they stand.
     pub fn stats(&self) -> Stats {
         self.net.counters.picture()
@@ -187,11 +192,16 @@ async fn accept(net: Arc<Net>, listener: TcpListener) {
             continue;
         };
         let host = stream.local_addr().ok().and_then(|local| net.world.by_address.get(&local.ip()).copied());
-        // An address of no host, which only the wildcard listener hears of, is closed at once.
-        if let Some(host) = host
-            && stream.set_nodelay(true).is_ok()
-        {
-            tokio::spawn(connection::serve(net.clone(), host, stream, client.ip()));
+        match host {
+            Some(host) if stream.set_nodelay(true).is_ok() => {
+                tokio::spawn(connection::serve(net.clone(), host, stream, client.ip()));
+            }
+            // The client is gone already.
+            Some(_) => {}
+            // Only the wildcard listener hears of addresses where nobody lives.
+            None => {
+                connection::reset_on_close(&stream).ok();
+            }
         }
     }
 }

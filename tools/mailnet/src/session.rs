@@ -45,9 +45,16 @@ enum Greeted {
     Ehlo,
 }
 
-pub(crate) struct Session {
+/// What a session stands on. It has a count of its own: those of the net and the behaviour are shared by all
+/// threads, and counting there for every reply would cost more than the reply.
+pub(crate) struct Place {
     pub net: Arc<Net>,
-    pub host: u32,
+    pub behaviour: Arc<Behaviour>,
+}
+
+pub(crate) struct Session {
+    place: Arc<Place>,
+    host: u32,
     client: IpAddr,
     client_text: String,
     /// How many sessions the host had before.
@@ -78,7 +85,7 @@ impl Session {
         Session {
             client_text: client.to_string(),
             random,
-            net,
+            place: Arc::new(Place { behaviour: net.world.hosts[host as usize].behaviour.clone(), net }),
             host,
             client,
             ordinal,
@@ -97,20 +104,20 @@ impl Session {
     }
 
     fn host(&self) -> &Host {
-        &self.net.world.hosts[self.host as usize]
+        &self.place.net.world.hosts[self.host as usize]
     }
 
-    pub(crate) fn behaviour(&self) -> Arc<Behaviour> {
-        self.host().behaviour.clone()
+    pub(crate) fn place(&self) -> Arc<Place> {
+        self.place.clone()
     }
 
     /// True when the client may send a group of commands.
     pub(crate) fn offers_pipelining(&self) -> bool {
-        self.greeted == Greeted::Ehlo && self.host().behaviour.personality.pipelining
+        self.greeted == Greeted::Ehlo && self.place.behaviour.personality.pipelining
     }
 
     pub(crate) fn violation(&self, kind: Violation) {
-        self.net.counters.violation(kind);
+        self.place.net.counters.violation(kind);
     }
 
     /// The fault that is due at a stage that is now reached once more.
@@ -121,13 +128,13 @@ impl Session {
             let spec = &fault.spec;
             spec.at == stage && count >= spec.from && spec.first.is_none_or(|first| self.ordinal < first)
         };
-        self.host().behaviour.faults.iter().position(due)
+        self.place.behaviour.faults.iter().position(due)
     }
 
     /// The greeting.
     pub(crate) fn banner(&mut self, out: &mut Vec<u8>) -> Outcome {
-        let behaviour = self.behaviour();
-        self.write(&behaviour.personality.banner, "", out);
+        let place = self.place();
+        self.write(&place.behaviour.personality.banner, "", out);
         let outcome = self.finish(Stage::Banner, out, 0, Step::Go);
         self.refuses = out.first().is_some_and(|&digit| digit != b'2');
         outcome
@@ -140,7 +147,7 @@ impl Session {
 
     /// After TLS has begun everything said before is forgotten (RFC 3207 4.2).
     pub(crate) fn secured(&mut self) {
-        add(&self.net.counters.sessions_tls);
+        add(&self.place.net.counters.sessions_tls);
         self.secure = true;
         self.greeted = Greeted::No;
         self.reset();
@@ -210,11 +217,11 @@ impl Session {
         let Some(at) = self.fault(stage) else {
             return Outcome { step: self.count_errors(out, start, step), fault: None };
         };
-        let behaviour = self.behaviour();
-        let Some(reply) = &behaviour.faults[at].reply else {
+        let place = self.place();
+        let Some(reply) = &place.behaviour.faults[at].reply else {
             return Outcome { step, fault: Some(at) };
         };
-        add(&self.net.counters.misdeeds);
+        add(&self.place.net.counters.misdeeds);
         out.truncate(start);
         self.write(reply, "", out);
         if reply.code >= 400 {
@@ -239,8 +246,8 @@ impl Session {
     fn count_errors(&mut self, out: &mut Vec<u8>, start: usize, step: Step) -> Step {
         let refused = out.get(start).is_some_and(|&digit| digit == b'4' || digit == b'5');
         self.errors += u64::from(refused);
-        let behaviour = self.behaviour();
-        let personality = &behaviour.personality;
+        let place = self.place();
+        let personality = &place.behaviour.personality;
         if refused && personality.errors_max > 0 && self.errors >= personality.errors_max && step == Step::Go
         {
             self.say(ReplyKind::TooManyErrors, "", out);
@@ -253,8 +260,8 @@ impl Session {
     }
 
     fn ehlo(&mut self, name: &str, out: &mut Vec<u8>) -> Step {
-        let behaviour = self.behaviour();
-        if behaviour.personality.helo_only {
+        let place = self.place();
+        if place.behaviour.personality.helo_only {
             return self.plain("502 5.5.1 Command not implemented", out);
         }
         if name.is_empty() {
@@ -262,7 +269,7 @@ impl Session {
         }
         self.reset();
         self.greeted = Greeted::Ehlo;
-        let keywords = &behaviour.personality.ehlo;
+        let keywords = &place.behaviour.personality.ehlo;
         let shown: Vec<&str> =
             keywords.iter().map(String::as_str).filter(|k| !(self.secure && *k == "STARTTLS")).collect();
         let mark = |last: bool| if last { ' ' } else { '-' };
@@ -285,8 +292,8 @@ impl Session {
     }
 
     fn starttls(&mut self, out: &mut Vec<u8>, start: usize) -> Outcome {
-        let behaviour = self.behaviour();
-        if !behaviour.personality.starttls || self.secure || self.greeted != Greeted::Ehlo {
+        let place = self.place();
+        if !place.behaviour.personality.starttls || self.secure || self.greeted != Greeted::Ehlo {
             let step = self.breach(Violation::StarttlsNotOffered, "503 5.5.1 STARTTLS is not offered", out);
             return Outcome { step: self.count_errors(out, start, step), fault: None };
         }
@@ -295,10 +302,10 @@ impl Session {
     }
 
     fn mail(&mut self, rest: &str, out: &mut Vec<u8>) -> Step {
-        add(&self.net.counters.mail);
+        add(&self.place.net.counters.mail);
         self.mail_refused = false;
-        let behaviour = self.behaviour();
-        let personality = &behaviour.personality;
+        let place = self.place();
+        let personality = &place.behaviour.personality;
         if self.sender.is_some() {
             return self.breach(Violation::NestedMail, "503 5.5.1 Error: nested MAIL command", out);
         }
@@ -343,10 +350,10 @@ impl Session {
     }
 
     fn rcpt(&mut self, rest: &str, out: &mut Vec<u8>) -> Step {
-        add(&self.net.counters.rcpt);
-        add(&self.net.hosts[self.host as usize].rcpt);
-        let behaviour = self.behaviour();
-        let personality = &behaviour.personality;
+        add(&self.place.net.counters.rcpt);
+        add(&self.place.net.hosts[self.host as usize].rcpt);
+        let place = self.place();
+        let personality = &place.behaviour.personality;
         if self.sender.is_none() {
             if !self.mail_refused {
                 self.violation(Violation::RcptBeforeMail);
@@ -370,7 +377,8 @@ impl Session {
 
     /// What this host knows of an address.
     fn look_up(&mut self, personality: &Personality, address: &str) -> Mailbox {
-        let net = self.net.clone();
+        let place = self.place();
+        let net = &place.net;
         let key = (self.host, self.client);
         if personality.not_found_max > 0 && net.not_found(key, false) >= personality.not_found_max {
             return Mailbox::Policy;
@@ -432,7 +440,7 @@ impl Session {
     }
 
     fn accept(&mut self, personality: &Personality, rcpt: &str, out: &mut Vec<u8>) -> Step {
-        add(&self.net.counters.rcpt_accepted);
+        add(&self.place.net.counters.rcpt_accepted);
         self.say(ReplyKind::Ok, rcpt, out);
         let is_first = !std::mem::replace(&mut self.accepted, true);
         if is_first && personality.accept_pause_ms > 0 {
@@ -450,8 +458,8 @@ impl Session {
     }
 
     fn say(&mut self, kind: ReplyKind, rcpt: &str, out: &mut Vec<u8>) -> Step {
-        let behaviour = self.behaviour();
-        self.write(behaviour.personality.reply(kind), rcpt, out);
+        let place = self.place();
+        self.write(place.behaviour.personality.reply(kind), rcpt, out);
         Step::Go
     }
 

@@ -169,6 +169,9 @@ pub(crate) struct DomainSpec {
     pub txt: BTreeMap<String, Vec<String>>,
     #[serde(default)]
     pub disposable: bool,
+    /// Its hosts are known to take everyone at RCPT and to refuse after DATA.
+    #[serde(default)]
+    pub accepts_prove_nothing: bool,
     pub expected: Option<crate::Expected>,
 }
 

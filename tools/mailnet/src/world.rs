@@ -64,10 +64,11 @@ pub(crate) struct Domain {
     pub hosts: Vec<u32>,
     pub mailboxes: Arc<Mailboxes>,
     pub disposable: bool,
+    pub accepts_prove_nothing: bool,
     pub expected: Option<Expected>,
 }
 
-/// The roles of RFC 2142 and the two that every list has; `roles` replaces them.
+/// Roles that nobody disputes, most of them from RFC 2142; `roles` of a scenario replaces them.
 const ROLES: [&str; 16] = [
     "abuse",
     "admin",
@@ -271,6 +272,7 @@ impl Builder {
             hosts: Vec::new(),
             mailboxes,
             disposable: spec.disposable,
+            accepts_prove_nothing: spec.accepts_prove_nothing,
             expected: spec.expected,
         });
         Ok(())
@@ -376,9 +378,9 @@ impl Builder {
         for at in 0..self.world.domains.len() {
             let mut hosts = Vec::new();
             let top = self.world.domains[at].name.clone();
-            let Some(records) = self.follow(&top)? else { continue };
+            let Some((end, records)) = self.follow(&top) else { continue };
             if records.mx.is_empty() {
-                hosts.extend(self.world.by_host_name.get(&top));
+                hosts.extend(self.world.by_host_name.get(end));
             }
             for (_, host, _) in records.mx.iter().filter(|(_, host, _)| !host.is_empty()) {
                 if self.world.zone.find(host).is_none() {
@@ -394,30 +396,22 @@ impl Builder {
         Ok(())
     }
 
-    /// The records at the end of a chain; `None` when the chain is a loop or leads nowhere.
-    fn follow(&self, name: &str) -> Result<Option<&zone::Records>, String> {
+    /// The name at the end of a chain and its records; `None` when the chain is a loop or leads nowhere.
+    fn follow<'a>(&'a self, name: &'a str) -> Option<(&'a str, &'a zone::Records)> {
         let mut name = name;
         for _ in 0..=zone::CHAIN_MAX {
-            match self.world.zone.find(name) {
-                None => return Ok(None),
-                Some(records) => match &records.cname {
-                    None => return Ok(Some(records)),
-                    Some((next, _)) => name = next,
-                },
-            }
-        }
-        Ok(None)
-    }
-
-    fn host_behind(&self, name: &str) -> Option<u32> {
-        let mut name = name;
-        for _ in 0..=zone::CHAIN_MAX {
-            match &self.world.zone.find(name)?.cname {
-                None => break,
+            let records = self.world.zone.find(name)?;
+            match &records.cname {
+                None => return Some((name, records)),
                 Some((next, _)) => name = next,
             }
         }
-        self.world.by_host_name.get(name).copied()
+        None
+    }
+
+    fn host_behind(&self, name: &str) -> Option<u32> {
+        let (end, _) = self.follow(name)?;
+        self.world.by_host_name.get(end).copied()
     }
 }
 
@@ -477,6 +471,7 @@ fn member(group: &GroupSpec, number: u32, variant: Option<&VariantSpec>) -> Doma
         greylist_everyone: false,
         txt: group.txt.clone(),
         disposable: false,
+        accepts_prove_nothing: false,
         expected: None,
     }
 }

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-const WAIT: Duration = Duration::from_millis(150);
+const WAIT: Duration = Duration::from_millis(400);
 
 fn net() -> Running {
     start(include_str!("../scenarios/reasons.toml"))

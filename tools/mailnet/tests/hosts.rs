@@ -62,11 +62,13 @@ async fn one_socket_for_all() {
     let net = start(&format!("[listen]\naddresses = \"wildcard\"\n{HOSTS}"));
     serves_and_times_out(&net).await;
     // Accepted by the kernel, so the reset may already show at connect or only at the first read.
-    match TcpStream::connect(to(&net, "refused.example", 0).await).await {
-        Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
-        Ok(stream) => {
-            let (said, end) = Client { stream, held: Vec::new() }.end().await;
-            assert_eq!((said.as_slice(), end), (b"".as_slice(), End::Reset));
+    for host in ["refused.example", "half.example"] {
+        match TcpStream::connect(to(&net, host, 0).await).await {
+            Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{host}"),
+            Ok(stream) => {
+                let (said, end) = Client { stream, held: Vec::new() }.end().await;
+                assert_eq!((said.as_slice(), end), (b"".as_slice(), End::Reset), "{host}");
+            }
         }
     }
     assert_eq!(net.stats().sessions, 5, "refused connections are no sessions");

@@ -197,6 +197,14 @@ fn the_truth_about_hostile_servers() {
 }
 
 #[test]
+fn the_truth_about_accepts_that_prove_nothing() {
+    let scenario = Scenario::parse(include_str!("../scenarios/providers.toml")).unwrap();
+    check(&scenario, "alice@yahoo.example", "unverifiable", "unverifiable");
+    check(&scenario, "nobody@yahoo.example", "mailbox_not_found", "mailbox_not_found");
+    check(&scenario, "alice@gmail.example", "mailbox_exists", "mailbox_exists");
+}
+
+#[test]
 fn without_smtputf8_nothing_is_known_of_utf8_addresses() {
     let scenario = Scenario::parse(
         "[[domain]]\nname = \"d.example\"\nserver = \"qmail\"\nmailboxes.ok = [\"größe\"]\n\

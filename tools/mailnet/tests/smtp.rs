@@ -117,12 +117,12 @@ async fn greylisting_remembers_the_triple() {
         r#"
         [[domain]]
         name = "listed.example"
-        greylist_ms = 300
+        greylist_ms = 1500
         mailboxes.greylisted = ["grey"]
         mailboxes.ok = ["alice"]
         [[domain]]
         name = "everyone.example"
-        greylist_ms = 300
+        greylist_ms = 1500
         greylist_everyone = true
         mailboxes.ok = ["alice"]
         "#,
@@ -134,7 +134,7 @@ async fn greylisting_remembers_the_triple() {
     assert!(listed.rcpt("grey@listed.example").await.starts_with("450"));
     assert!(everyone.rcpt("alice@everyone.example").await.starts_with("450"));
     assert!(everyone.rcpt("nobody@everyone.example").await.starts_with("450"));
-    tokio::time::sleep(Duration::from_millis(350)).await;
+    tokio::time::sleep(Duration::from_millis(1600)).await;
     assert!(listed.rcpt("grey@listed.example").await.starts_with("250"));
     assert!(everyone.rcpt("alice@everyone.example").await.starts_with("250"));
     assert!(everyone.rcpt("nobody@everyone.example").await.starts_with("550"));
@@ -153,17 +153,17 @@ fn custom(keys: &str) -> Running {
 
 #[tokio::test]
 async fn refusals_slow_a_session_down_and_end_it() {
-    let net = custom("errors_slow = 2\nslow_ms = 200\nerrors_max = 4");
+    let net = custom("errors_slow = 2\nslow_ms = 600\nerrors_max = 4");
     let mut client = Client::mail(&net, "d.example").await;
     for n in 1..=2 {
         let before = Instant::now();
         assert!(client.rcpt(&format!("no{n}@d.example")).await.starts_with("550"));
-        assert!(before.elapsed() < Duration::from_millis(150));
+        assert!(before.elapsed() < Duration::from_millis(600));
     }
     let before = Instant::now();
     assert!(client.rcpt("no3@d.example").await.starts_with("550"));
     assert!(client.rcpt("alice@d.example").await.starts_with("250"));
-    assert!(before.elapsed() >= Duration::from_millis(400), "both waited");
+    assert!(before.elapsed() >= Duration::from_millis(1200), "both waited");
     // The rest of the group is never answered.
     client.send("RCPT TO:<no4@d.example>\r\nRCPT TO:<alice@d.example>\r\n").await;
     assert!(client.reply().await.starts_with("550"));
@@ -212,16 +212,16 @@ async fn harvesters_hear_of_policy_alone() {
 
 #[tokio::test]
 async fn pauses_are_kept() {
-    let net = custom("banner_delay_ms = 120\naccept_pause_ms = 150");
+    let net = custom("banner_delay_ms = 120\naccept_pause_ms = 600");
     let before = Instant::now();
     let mut client = Client::mail(&net, "d.example").await;
     assert!(before.elapsed() >= Duration::from_millis(120));
     let before = Instant::now();
     client.rcpt("alice@d.example").await;
-    assert!(before.elapsed() >= Duration::from_millis(150));
+    assert!(before.elapsed() >= Duration::from_millis(600));
     let before = Instant::now();
     client.rcpt("ok-1@d.example").await;
-    assert!(before.elapsed() < Duration::from_millis(100), "once a transaction");
+    assert!(before.elapsed() < Duration::from_millis(600), "once a transaction");
 
     let net = start_server("{ latency_ms = [80, 100] }");
     let mut client = Client::mail(&net, "d.example").await;
@@ -231,7 +231,10 @@ async fn pauses_are_kept() {
         assert!(client.reply().await.starts_with("250"));
     }
     let took = before.elapsed();
-    assert!(took >= Duration::from_millis(80) && took < Duration::from_millis(400), "once a batch: {took:?}");
+    assert!(
+        took >= Duration::from_millis(80) && took < Duration::from_millis(1600),
+        "once a batch: {took:?}"
+    );
 }
 
 #[tokio::test]
@@ -332,7 +335,7 @@ async fn broken_rules_are_counted() {
 #[tokio::test]
 async fn impatient_clients_are_noticed() {
     // A command that arrives before the greeting left.
-    let net = custom("banner_delay_ms = 100");
+    let net = custom("banner_delay_ms = 500");
     let mut client = Client::connect(&net, "d.example").await;
     client.send("EHLO c.example\r\n").await;
     assert!(client.reply().await.starts_with("220"));
@@ -340,7 +343,7 @@ async fn impatient_clients_are_noticed() {
     assert_eq!(net.stats().violations.into_iter().collect::<Vec<_>>(), [(Violation::EarlyTalker, 1)]);
 
     // One that arrives in a packet of its own, but before the reply to the one before.
-    let net = start_server("{ personality = \"no-pipelining\", latency_ms = 150 }");
+    let net = start_server("{ personality = \"no-pipelining\", latency_ms = 600 }");
     let mut client = Client::greet(&net, "d.example").await;
     client.send("MAIL FROM:<>\r\n").await;
     tokio::time::sleep(Duration::from_millis(50)).await;

@@ -14,13 +14,14 @@ use crate::survive::survive;
 use crate::worker::Worker;
 use api::Reason;
 use engine::proto::address::Address;
+use engine::proto::limits::SINGLE_PATIENCE;
 use engine::{Finding, Outage, Priority};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The longest that a caller waits. The engine bounds each step of a probe itself and answers well before; this
-/// is for the day on which it does not.
-const PROBE_TIME_MAX: Duration = Duration::from_secs(90);
+/// The longest that a caller waits. The engine answers well before; this is for the day on which it does not.
+pub const PROBE_TIME_MAX: Duration = Duration::from_secs(60);
+const _: () = assert!(PROBE_TIME_MAX.as_secs() >= SINGLE_PATIENCE.as_secs() + 10);
 
 /// Checks an address for a credit of the account: the reason, and the credits that are left.
 ///
@@ -33,7 +34,7 @@ pub async fn check(
 ) -> Result<(Reason, u64), Refusal> {
     let worker = Rc::clone(worker);
     monoio::spawn(async move {
-        let _promised = worker.gate.take();
+        let _promise = worker.gate.promise();
         let outcome = survive(charged(&worker, account, address)).await;
         outcome.unwrap_or_else(|_panicked| Err(Refusal::defect().inside("a check panicked")))
     })

@@ -83,10 +83,13 @@ pub async fn addresses(net: &Running, host: &str) -> Vec<IpAddr> {
     found
 }
 
-/// Where the first own host of a domain listens.
+/// Where the first MX host of a domain listens; its first own host where the DNS is of no help.
 pub async fn place(net: &Running, domain: &str) -> SocketAddr {
-    let addresses = addresses(net, &format!("mx1.{domain}")).await;
-    SocketAddr::new(addresses[0], net.smtp_port())
+    let host = match ask(net, domain, RecordType::MX).await.1.first() {
+        Some(RData::MX(mx)) => mx.exchange.to_ascii().trim_end_matches('.').to_owned(),
+        _ => format!("mx1.{domain}"),
+    };
+    SocketAddr::new(addresses(net, &host).await[0], net.smtp_port())
 }
 
 pub struct Client {

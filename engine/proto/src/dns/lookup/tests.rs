@@ -5,6 +5,7 @@ use crate::dns::testing::{Reply, question};
 use crate::dns::{RecordKind, Records};
 use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::RecordType;
+use proptest::prelude::*;
 
 const S: Duration = Duration::from_secs(1);
 const AT_ONCE: Duration = Duration::ZERO;
@@ -20,8 +21,11 @@ struct Scene {
 
 impl Scene {
     fn new(upstreams: usize) -> Scene {
+        Scene::with(LookupConfig::new(upstreams))
+    }
+
+    fn with(config: LookupConfig) -> Scene {
         let start = Instant::now();
-        let config = LookupConfig::new(upstreams);
         let lookup = Lookup::new(question("h.example", RecordKind::A), &config, 0, start);
         let mut scene = Scene { lookup, start, now: start, random: 1, sent: Vec::new() };
         scene.send();
@@ -127,6 +131,12 @@ fn silence_is_asked_again_with_more_patience() {
     assert_eq!(scene.lookup.deadline(), Some(scene.start + S * 7), "1 + 2 + 4 s");
     scene.wait().ends(&failed(Failure::Timeout), S * 7);
     assert!(!scene.lookup.any_answer());
+}
+
+#[test]
+fn patience_has_a_limit() {
+    let mut scene = Scene::with(LookupConfig { rounds: 5, total_timeout: S * 60, ..LookupConfig::new(1) });
+    scene.wait().wait().wait().wait().wait().ends(&failed(Failure::Timeout), S * (1 + 2 + 4 + 4 + 4));
 }
 
 #[test]
@@ -332,4 +342,38 @@ fn a_lossy_network() {
     }
     // Six tries at 1/4 each: 82 %.
     assert!((750..900).contains(&answered), "{answered}");
+}
+
+proptest! {
+    /// Whatever comes back in whatever order: it ends in time, and after a bounded number of messages.
+    #[test]
+    fn it_always_ends(steps in proptest::collection::vec((0..9u8, any::<proptest::sample::Index>()), 0..40)) {
+        let mut scene = Scene::new(3);
+        for (what, which) in steps {
+            if scene.lookup.outcome().is_some() {
+                break;
+            }
+            let n = which.index(scene.sent.len());
+            let upstream = scene.sent[n].upstream;
+            match what {
+                0 => _ = scene.wait(),
+                1 => scene.lookup.handle_unreachable(upstream),
+                2 => scene.lookup.handle_tcp_failed(upstream),
+                3 => _ = scene.answer(n, Reply::truncated),
+                4 => _ = scene.answer(n, with(ResponseCode::FormErr)),
+                5 => _ = scene.answer(n, with(ResponseCode::ServFail)),
+                6 => _ = scene.answer(n, |r| good(r).asking("h.example", RecordType::A)),
+                7 => scene.lookup.handle_datagram(upstream, &[0x12; 40]),
+                _ => _ = scene.answer(n, |r| r.cname("h.example", 1, "h.example")),
+            }
+            scene.send();
+            prop_assert!(scene.lookup.outcome().is_some() || scene.lookup.deadline().is_some(), "it never hangs");
+        }
+        while scene.lookup.outcome().is_none() {
+            scene.wait();
+        }
+        prop_assert!(scene.now - scene.start <= DNS_TOTAL_TIMEOUT);
+        // Each try, once more without EDNS for each resolver, and each of those over TCP.
+        prop_assert!(scene.sent.len() <= 24, "{}", scene.sent.len());
+    }
 }

@@ -1,14 +1,15 @@
 //! mailprobe with an engine that asks nobody: what it finds is said by the local part.
 //!
-//! The tests run it to see the rest of the program work, whatever mail servers there are. The local part is a word
-//! and options after dashes, as in `mailbox_exists-500`: the reason to find after so many milliseconds. `outage`
-//! and `stopping` are the engine's outages, `full` is a queue without room, `never` is no answer at all.
+//! The local part is a word and a delay, as in `mailbox_exists-500`: the reason to find after so many milliseconds.
+//! `outage` and `stopping` are the engine's outages, `full` is a queue without room, `never` is no answer at all, and
+//! `panic` is a defect.
 
 use engine::config::EngineConfig;
 use engine::proto::verdict::Reason;
 use engine::{Answer, Finding, Outage, Refusal, Request, StartError};
 use frontend::engine_client::{Backend, Line};
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::process::ExitCode;
@@ -17,10 +18,9 @@ use std::task::{Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-fn main() -> ExitCode {
-    frontend::cli::main(std::env::args_os(), |_: EngineConfig| {
-        Ok::<Box<dyn Backend>, StartError>(Box::new(Scripted))
-    })
+/// Runs the command line with that engine.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    frontend::cli::main(arguments, |_: EngineConfig| Ok::<Box<dyn Backend>, StartError>(Box::new(Scripted)))
 }
 
 struct Scripted;
@@ -62,6 +62,7 @@ impl Line for ScriptedLine {
     fn submit(&self, request: Request) -> Result<(), Refusal> {
         let local = request.address.local().to_owned();
         let (word, delay) = local.split_once('-').unwrap_or((&local, "0"));
+        assert_ne!(word, "panic", "as asked");
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         if word == "full" || shared.under_way >= self.capacity {
             return Err(Refusal::Full);

@@ -1,0 +1,208 @@
+//! `mailprobe clean`: a list goes in, and comes out with `deliverable` and `reason` behind every row.
+//!
+//! ```text
+//! source ─> columns ─> window ─> checker (the engine) ─> window ─> sink
+//!  rows      address    in input order, bounded                    OUT.partial, then OUT
+//! ```
+//!
+//! What holds:
+//! - A row that came in goes out, in its place, with the same values; nothing is said about a row that the engine
+//!   did not say.
+//! - Memory does not depend on the list's length: [`window`] bounds the rows under way, by count and by octets.
+//! - OUT appears whole or not at all. Until the end the rows stand in `OUT.partial`; `--resume` holds it against the
+//!   input row by row and goes on where it ends.
+
+mod columns;
+mod driver;
+mod json;
+mod report;
+mod sink;
+mod source;
+#[cfg(test)]
+mod tests;
+mod verdict;
+mod window;
+
+use super::flags::{ENGINE, Flags};
+use super::{Failure, StartEngine, log};
+pub use driver::{Answered, Checker};
+pub use report::Summary;
+use sink::Sink;
+use source::Source;
+use std::fmt;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+pub use verdict::Verdict;
+
+/// Addresses under way at once. Sessions are what limits the engine; these only wait for their turn.
+const UNDER_WAY_MAX: usize = 10_000;
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    list: CleanArgs,
+    #[command(flatten)]
+    flags: Flags<ENGINE>,
+}
+
+pub(super) fn run(args: Args, start_engine: StartEngine) -> Result<(), Failure> {
+    let config = args.flags.config()?;
+    log::warnings();
+    let mut engine = None;
+    let start = || {
+        let config = config.engine_config().map_err(|error| CleanError::usage(error.0))?;
+        let started = start_engine(config).map_err(|error| CleanError::failed(error.0))?;
+        let line = started.line(UNDER_WAY_MAX);
+        engine = Some(started);
+        Ok(line)
+    };
+    let result = clean(args.list, start, &mut io::stderr());
+    if let Some(engine) = engine {
+        engine.stop();
+    }
+    Ok(result?)
+}
+
+/// The arguments of `mailprobe clean`, the engine's apart.
+#[derive(Debug, Clone, clap::Args)]
+pub struct CleanArgs {
+    /// The list: CSV, JSON lines, or plain text with an address a line; - for standard input
+    #[arg(value_name = "INPUT")]
+    pub input: PathBuf,
+    /// Where to write the list with its verdicts [default: standard output]
+    #[arg(short, long, value_name = "OUT")]
+    pub output: Option<PathBuf>,
+    /// What INPUT is [default: by its name, else by its content]
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
+    /// The column or JSON key that holds the addresses, by name or by number from 1 [default: found by its name or
+    /// its content]
+    #[arg(long, value_name = "NAME|N")]
+    pub column: Option<String>,
+    /// Go on with what an interrupted run has left in OUT.partial
+    #[arg(long)]
+    pub resume: bool,
+    /// Show no progress on the terminal
+    #[arg(long)]
+    pub no_progress: bool,
+}
+
+/// The form of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// Values parted by commas, semicolons or tabs, with or without a header
+    Csv,
+    /// A JSON object a line
+    Jsonl,
+    /// An address a line
+    Text,
+}
+
+/// Why a list was not cleaned: one line that says what is wrong and what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CleanError {
+    /// The exit code: 1 for a failure, 2 for wrong usage.
+    pub exit: u8,
+    /// The line.
+    pub message: String,
+}
+
+impl CleanError {
+    fn failed(message: impl Into<String>) -> CleanError {
+        CleanError { exit: 1, message: message.into() }
+    }
+
+    fn usage(message: impl Into<String>) -> CleanError {
+        CleanError { exit: 2, message: message.into() }
+    }
+}
+
+impl fmt::Display for CleanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for CleanError {}
+
+impl From<CleanError> for Failure {
+    fn from(error: CleanError) -> Failure {
+        if error.exit == 2 { Failure::usage(error.message) } else { Failure::failed(error.message) }
+    }
+}
+
+/// A list that can be cleaned: its input is open and its column of addresses known. Nothing is written yet, so that
+/// the engine need not be started for a list that is none.
+pub struct Job {
+    args: CleanArgs,
+    source: Source,
+}
+
+impl Job {
+    /// Opens the input and looks at its beginning.
+    ///
+    /// # Errors
+    /// [`CleanError`] for arguments that contradict each other, an input that cannot be read, and one without
+    /// addresses.
+    pub fn open(args: CleanArgs) -> Result<Job, CleanError> {
+        if args.resume && args.output.as_deref().is_none_or(is_stream) {
+            return Err(CleanError::usage("--resume needs a file to go on with: name it with -o"));
+        }
+        if let Some(output) = args.output.as_deref()
+            && (is_same_file(&args.input, output) || is_same_file(&args.input, &sink::partial(output)))
+        {
+            let name = output.display();
+            return Err(CleanError::usage(format!(
+                "{name} would overwrite the input: name another file with -o"
+            )));
+        }
+        let source = Source::open(&args.input, args.format, args.column.as_deref())?;
+        Ok(Job { args, source })
+    }
+
+    /// Cleans the list. Progress, where standard error is a terminal, and nothing else goes to standard error; the
+    /// summary is the caller's to show.
+    ///
+    /// # Errors
+    /// [`CleanError`]; what was done until then stays in `OUT.partial`.
+    pub fn run(self, checker: &mut dyn Checker) -> Result<Summary, CleanError> {
+        let sink = Sink::open(self.args.output.as_deref(), self.args.resume)?;
+        let progress = report::Progress::new(!self.args.no_progress, self.source.size());
+        driver::run(self.source, sink, checker, progress)
+    }
+}
+
+/// Opens, runs and shows the summary on `errors`, which is standard error.
+///
+/// # Errors
+/// As [`Job::open`] and [`Job::run`], and what `start` says, which starts the engine once the list is known to be
+/// one.
+pub fn clean<C: Checker>(
+    args: CleanArgs,
+    start: impl FnOnce() -> Result<C, CleanError>,
+    errors: &mut dyn Write,
+) -> Result<(), CleanError> {
+    let job = Job::open(args)?;
+    let mut checker = start()?;
+    let summary = job.run(&mut checker)?;
+    // Whoever closed standard error does not want to read it.
+    let _ = write!(errors, "{summary}");
+    Ok(())
+}
+
+/// Whether the name stands for standard input or output.
+fn is_stream(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// Whether both names lead to one file, over links too.
+fn is_same_file(input: &Path, output: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    if is_stream(input) || is_stream(output) {
+        return false;
+    }
+    match (std::fs::metadata(input), std::fs::metadata(output)) {
+        (Ok(a), Ok(b)) => a.is_file() && (a.dev(), a.ino()) == (b.dev(), b.ino()),
+        _ => false,
+    }
+}

@@ -1,0 +1,113 @@
+//! Rows of JSON lines: one object each, whose values stay as they were written.
+
+use serde::Deserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use std::fmt;
+
+/// An object's entries in their order, the values as they were written.
+#[derive(Debug)]
+pub(super) struct Object<'a>(pub Vec<(String, &'a RawValue)>);
+
+impl<'a> Object<'a> {
+    /// Parses one line.
+    ///
+    /// # Errors
+    /// What is wrong with it; its content is not quoted.
+    pub fn parse(line: &'a [u8]) -> Result<Object<'a>, &'static str> {
+        let text = std::str::from_utf8(line).map_err(|_| "is not UTF-8")?;
+        let mut json = serde_json::Deserializer::from_str(text);
+        let object = (&mut json).deserialize_map(Entries).map_err(|_| "is no JSON object")?;
+        json.end().map_err(|_| "has something behind its JSON object")?;
+        Ok(object)
+    }
+
+    /// The text under a key; `None` where there is none, or something other than a text.
+    pub fn text(&self, key: &str) -> Option<String> {
+        let (_, value) = self.0.iter().rev().find(|(k, _)| k == key)?;
+        serde_json::from_str(value.get()).ok()
+    }
+
+    /// The keys.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(key, _)| key.as_str())
+    }
+}
+
+struct Entries;
+
+impl<'de> Visitor<'de> for Entries {
+    type Value = Object<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object<'de>, A::Error> {
+        let mut entries = Vec::new();
+        while let Some((key, value)) = map.next_entry::<String, &'de RawValue>().map_err(A::Error::custom)? {
+            entries.push((key, value));
+        }
+        Ok(Object(entries))
+    }
+}
+
+/// Writes an object with a verdict as its last two entries, in place of any of these names.
+pub(super) fn write(object: &Object<'_>, deliverable: &str, reason: &str, out: &mut Vec<u8>) {
+    out.push(b'{');
+    for (key, value) in object.0.iter().filter(|(key, _)| key != "deliverable" && key != "reason") {
+        // A text can always be written as JSON.
+        out.extend(serde_json::to_string(key).unwrap_or_default().bytes());
+        out.push(b':');
+        out.extend_from_slice(value.get().as_bytes());
+        out.push(b',');
+    }
+    out.extend_from_slice(format!("\"deliverable\":{deliverable},\"reason\":\"{reason}\"}}\n").as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(line: &str, expected: &str) {
+        let object = Object::parse(line.as_bytes()).expect("an object");
+        let mut out = Vec::new();
+        write(&object, "false", "catch_all", &mut out);
+        let verdict = "\"deliverable\":false,\"reason\":\"catch_all\"}\n";
+        assert_eq!(String::from_utf8(out).unwrap(), format!("{expected}{verdict}"));
+    }
+
+    #[test]
+    fn values_stay_as_they_were() {
+        check(r#"{"email":"a@b.co"}"#, r#"{"email":"a@b.co","#);
+        check("{}", "{");
+        check(
+            r#" { "n" : 12345678901234567890.1e5 , "o":{"z":1, "a":[ ]},"s":"\u00e9\/" } "#,
+            r#"{"n":12345678901234567890.1e5,"o":{"z":1, "a":[ ]},"s":"\u00e9\/","#,
+        );
+        check(r#"{"reason":"old","a":1,"deliverable":true}"#, r#"{"a":1,"#);
+        check("{\"k\\\"\\n\":1}", "{\"k\\\"\\n\":1,");
+    }
+
+    #[test]
+    fn texts_are_read() {
+        let object = Object::parse(r#"{"a":"\u0061@b.co","n":1,"d":"x","d":"y"}"#.as_bytes()).unwrap();
+        assert_eq!(object.text("a").as_deref(), Some("a@b.co"));
+        assert_eq!(object.text("n"), None);
+        assert_eq!(object.text("x"), None);
+        assert_eq!(object.text("d").as_deref(), Some("y"), "the last one counts");
+    }
+
+    #[test]
+    fn what_is_no_object() {
+        for line in ["", "[1]", "1", "\"a\"", "{", "{\"a\":}", "{\"a\" 1}", "null"] {
+            assert_eq!(Object::parse(line.as_bytes()).err(), Some("is no JSON object"), "{line}");
+        }
+        assert_eq!(Object::parse(b"{} {}").err(), Some("has something behind its JSON object"));
+        assert_eq!(Object::parse(b"{\"a\":\"\xff\"}").err(), Some("is not UTF-8"));
+        // However deep it is, it takes no stack.
+        let deep = format!("{{\"a\":{}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
+        let _ = Object::parse(deep.as_bytes());
+    }
+}

@@ -1,0 +1,279 @@
+//! The list that goes in: what it is, and its rows one after the other.
+
+mod bounded;
+mod detect;
+mod shape;
+
+use super::columns::{self, Columns};
+use super::json::Object;
+use super::{CleanError, Format, is_stream};
+use bounded::Bounded;
+use csv::ByteRecord;
+use engine::proto::address::Address;
+pub(super) use shape::{Record, Shape};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Cursor, Read};
+use std::path::Path;
+
+/// How much of the list is looked at to find out what it is.
+const SAMPLE_BYTES: u64 = 64 * 1024;
+/// Most records of it.
+const SAMPLE_RECORDS: usize = 100;
+/// Longest row. An opening quote that is never closed would otherwise swallow the rest of the list.
+pub(super) const ROW_BYTES_MAX: usize = 1024 * 1024;
+
+/// A row of the list.
+#[derive(Debug)]
+pub(super) struct Row {
+    /// What stands in it.
+    pub record: Record,
+    /// The address, where its column holds one.
+    pub address: Option<Address>,
+    /// How many octets of the input came before the next row.
+    pub end: u64,
+}
+
+/// An open list.
+pub(super) struct Source {
+    /// What its rows look like.
+    shape: Shape,
+    reader: Reader,
+    /// The name for messages.
+    name: String,
+    size: Option<u64>,
+    /// Octets before the first one that the reader sees.
+    skipped: u64,
+}
+
+type Input = Bounded<Box<dyn Read>>;
+
+enum Reader {
+    Csv(Box<csv::Reader<Input>>),
+    Lines { input: BufReader<Input>, line: u64, read: u64 },
+}
+
+impl Source {
+    /// Opens a list: `-` is standard input.
+    ///
+    /// # Errors
+    /// When it cannot be read, is no text, or has no column of addresses.
+    pub fn open(path: &Path, format: Option<Format>, column: Option<&str>) -> Result<Source, CleanError> {
+        let unreadable = |why: &dyn std::fmt::Display| {
+            CleanError::failed(format!("{} cannot be read: {why}", path.display()))
+        };
+        if is_stream(path) {
+            return Source::new(Box::new(std::io::stdin()), "standard input".into(), None, format, column);
+        }
+        let file = File::open(path).map_err(|e| unreadable(&e))?;
+        let metadata = file.metadata().map_err(|e| unreadable(&e))?;
+        if metadata.is_dir() {
+            return Err(unreadable(&"it is a folder; name a file"));
+        }
+        let size = metadata.is_file().then_some(metadata.len());
+        let format = format.or_else(|| detect::by_name(path));
+        Source::new(Box::new(file), path.display().to_string(), size, format, column)
+    }
+
+    fn new(
+        mut input: Box<dyn Read>,
+        name: String,
+        size: Option<u64>,
+        format: Option<Format>,
+        column: Option<&str>,
+    ) -> Result<Source, CleanError> {
+        let mut head = Vec::new();
+        input
+            .by_ref()
+            .take(SAMPLE_BYTES)
+            .read_to_end(&mut head)
+            .map_err(|e| CleanError::failed(format!("{name} cannot be read: {e}")))?;
+        let whole = (head.len() as u64) < SAMPLE_BYTES;
+        detect::refuse_what_is_no_text(&name, &head)?;
+        let bom = head.starts_with(detect::BOM);
+        let skipped = if bom { detect::BOM.len() } else { 0 };
+        head.drain(..skipped);
+        let format = format.unwrap_or_else(|| detect::by_content(&head, column.is_some()));
+        let mut shape = Shape {
+            format,
+            delimiter: detect::delimiter(&head),
+            crlf: detect::is_crlf(&head),
+            bom,
+            columns: Columns { address: 0, header: false, count: 1 },
+            header: ByteRecord::new(),
+            key: String::new(),
+        };
+        match format {
+            Format::Csv => shape.columns = columns::find(&sample(&head, shape.delimiter, whole), column)?,
+            Format::Jsonl => shape.key = key(&name, &head, whole, column)?,
+            Format::Text if column.is_some() => {
+                return Err(CleanError::usage(
+                    "plain text has no columns: leave --column out, or say --format csv",
+                ));
+            }
+            Format::Text => {}
+        }
+        let input = Bounded::new(Box::new(Cursor::new(head).chain(input)) as Box<dyn Read>);
+        let reader = match format {
+            Format::Csv => Reader::Csv(Box::new(csv_reader(shape.delimiter, input))),
+            Format::Jsonl | Format::Text => Reader::Lines { input: BufReader::new(input), line: 0, read: 0 },
+        };
+        let mut source = Source { shape, reader, name, size, skipped: skipped as u64 };
+        if source.shape.columns.header
+            && let Some(Record::Csv(header)) = source.record()?
+        {
+            source.shape.header = header;
+        }
+        Ok(source)
+    }
+
+    /// What its rows look like.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// Its length in octets, where that is known.
+    pub fn size(&self) -> Option<u64> {
+        self.size
+    }
+
+    /// The next row; `None` at the end. Blank lines are no rows.
+    ///
+    /// # Errors
+    /// When reading fails, a row has no bounds, or a line is no JSON.
+    pub fn next(&mut self) -> Result<Option<Row>, CleanError> {
+        let Some(record) = self.record()? else { return Ok(None) };
+        let address = match &record {
+            Record::Csv(fields) => fields.get(self.shape.columns.address).and_then(parse),
+            Record::Line(line) if self.shape.format == Format::Jsonl => {
+                let object = Object::parse(line).map_err(|why| self.broken(why))?;
+                object.text(&self.shape.key).and_then(|text| parse(text.as_bytes()))
+            }
+            Record::Line(line) => parse(line),
+        };
+        let read = match &self.reader {
+            Reader::Csv(reader) => reader.position().byte(),
+            Reader::Lines { read, .. } => *read,
+        };
+        Ok(Some(Row { record, address, end: read + self.skipped }))
+    }
+
+    fn record(&mut self) -> Result<Option<Record>, CleanError> {
+        let result = match &mut self.reader {
+            Reader::Csv(reader) => {
+                reader.get_mut().refill();
+                let mut fields = ByteRecord::new();
+                reader
+                    .read_byte_record(&mut fields)
+                    .map(|more| more.then_some(Record::Csv(fields)))
+                    .map_err(io_error)
+            }
+            Reader::Lines { input, line, read } => next_line(input, line, read),
+        };
+        result.map_err(|error| self.unreadable(&error))
+    }
+
+    fn unreadable(&self, error: &std::io::Error) -> CleanError {
+        let (name, line) = (&self.name, self.line());
+        CleanError::failed(if bounded::is_too_long(error) {
+            format!("{name}: the row at line {line} is longer than 1 MiB: is a quote not closed?")
+        } else {
+            format!("{name} cannot be read at line {line}: {error}")
+        })
+    }
+
+    fn broken(&self, why: &str) -> CleanError {
+        CleanError::failed(format!("{}: line {} {why}: write one object a line", self.name, self.line()))
+    }
+
+    /// The number of the line that was read last.
+    fn line(&self) -> u64 {
+        match &self.reader {
+            Reader::Csv(reader) => reader.position().line(),
+            Reader::Lines { line, .. } => *line,
+        }
+    }
+}
+
+fn parse(field: &[u8]) -> Option<Address> {
+    Address::parse(columns::trimmed(field)?).ok()
+}
+
+fn csv_reader<R: Read>(delimiter: u8, input: R) -> csv::Reader<R> {
+    csv::ReaderBuilder::new().delimiter(delimiter).has_headers(false).flexible(true).from_reader(input)
+}
+
+fn io_error(error: csv::Error) -> std::io::Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        other => std::io::Error::other(format!("{other:?}")),
+    }
+}
+
+/// The next line that is not blank, without its end.
+fn next_line(
+    input: &mut BufReader<Input>,
+    line: &mut u64,
+    read: &mut u64,
+) -> std::io::Result<Option<Record>> {
+    loop {
+        input.get_mut().refill();
+        let mut bytes = Vec::new();
+        *line += 1;
+        let count = input.read_until(b'\n', &mut bytes)?;
+        *read += count as u64;
+        if bytes.len() > ROW_BYTES_MAX {
+            return Err(bounded::too_long());
+        }
+        if count == 0 {
+            return Ok(None);
+        }
+        while matches!(bytes.last(), Some(b'\n' | b'\r')) {
+            bytes.pop();
+        }
+        if !bytes.trim_ascii().is_empty() {
+            return Ok(Some(Record::Line(bytes)));
+        }
+    }
+}
+
+/// The first records; the last one is left out where the sample may have cut it.
+fn sample(head: &[u8], delimiter: u8, whole: bool) -> Vec<ByteRecord> {
+    let mut reader = csv_reader(delimiter, head);
+    let mut records: Vec<ByteRecord> = reader.byte_records().flatten().take(SAMPLE_RECORDS).collect();
+    if !whole && records.len() > 1 && records.len() < SAMPLE_RECORDS {
+        records.pop();
+    }
+    records
+}
+
+/// The key under which the first object has its address.
+fn key(name: &str, head: &[u8], whole: bool, wanted: Option<&str>) -> Result<String, CleanError> {
+    let mut lines = head.split(|&b| b == b'\n').enumerate().filter(|(_, line)| !line.trim_ascii().is_empty());
+    let Some((at, line)) = lines.next() else { return Ok(wanted.unwrap_or("email").to_owned()) };
+    if line.trim_ascii_start().first() == Some(&b'[') {
+        return Err(CleanError::failed(format!(
+            "{name} is a JSON array: write one object a line, as `jq -c '.[]'` does"
+        )));
+    }
+    if !whole && line.len() == head.len() {
+        // A line longer than the sample: whether it is an object shows when it is read.
+        return Ok(wanted.unwrap_or("email").to_owned());
+    }
+    let object = Object::parse(line).map_err(|why| {
+        CleanError::failed(format!("{name}: line {} {why}: write one object a line", at + 1))
+    })?;
+    let found = match wanted {
+        Some(wanted) => object.keys().find(|key| *key == wanted),
+        None => object
+            .keys()
+            .find(|key| *key == "email")
+            .or_else(|| object.keys().find(|key| columns::is_usual_name(key.as_bytes()))),
+    };
+    found.map(str::to_owned).ok_or_else(|| {
+        let wanted = wanted.unwrap_or("email");
+        let keys = columns::listed(object.keys().map(str::to_owned));
+        CleanError::usage(format!(
+            "there is no key `{wanted}`: the list has {keys}; name one of them with --column"
+        ))
+    })
+}

@@ -1,0 +1,493 @@
+//! Lists against an engine that answers as the addresses' local parts say, out of order.
+
+use super::source::{Record, Row};
+use super::window::{ROWS_MAX, Window};
+use super::*;
+use engine::proto::address::Address;
+use engine::proto::verdict::Reason;
+use engine::{Outage, Refusal};
+use std::collections::HashMap;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Says `deliverable@` of some, `later@` only when asked again, `outage@` and `stop@`, and that all others do not
+/// exist.
+#[derive(Default)]
+struct Fake {
+    capacity: usize,
+    asked: Vec<(u64, Address)>,
+    /// How often each address was asked about.
+    submitted: HashMap<String, u32>,
+    /// The most that were under way at once.
+    most: usize,
+    /// This one is answered only when all others are.
+    held: Option<u64>,
+    /// The highest ticket that came before the held one was answered.
+    highest: u64,
+    retry_after: Duration,
+}
+
+fn fake() -> Fake {
+    Fake { capacity: 7, retry_after: Duration::from_millis(5), ..Fake::default() }
+}
+
+impl Checker for Fake {
+    fn submit(&mut self, ticket: u64, address: &Address) -> Result<(), Refusal> {
+        if address.local() == "stop" {
+            return Err(Refusal::Stopping);
+        }
+        if self.asked.len() == self.capacity {
+            return Err(Refusal::Full);
+        }
+        self.asked.push((ticket, address.clone()));
+        *self.submitted.entry(address.as_str().to_owned()).or_default() += 1;
+        self.most = self.most.max(self.asked.len());
+        if self.held.is_some() {
+            self.highest = self.highest.max(ticket);
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, patience: Duration) -> Option<Answered> {
+        // The latest first, to mix up the order.
+        let free = self.asked.iter().rposition(|(ticket, _)| Some(*ticket) != self.held);
+        let at = match free {
+            Some(at) => at,
+            None if self.asked.is_empty() || patience.is_zero() => {
+                std::thread::sleep(patience.min(Duration::from_millis(1)));
+                return None;
+            }
+            None => {
+                self.held = None;
+                0
+            }
+        };
+        let (ticket, address) = self.asked.remove(at);
+        let again = self.submitted[address.as_str()] > 1;
+        let reason = match address.local() {
+            "deliverable" => Reason::MailboxExists,
+            "later" if again => Reason::MailboxExists,
+            "later" | "never" => Reason::Unverifiable,
+            _ => Reason::MailboxNotFound,
+        };
+        let result = if address.local() == "outage" { Err(Outage::Unavailable) } else { Ok(reason.into()) };
+        let retry_after = matches!(address.local(), "later" | "never").then_some(self.retry_after);
+        Some(Answered { ticket, result, retry_after })
+    }
+}
+
+struct Desk {
+    folder: TempDir,
+    args: CleanArgs,
+    checker: Fake,
+}
+
+fn desk(name: &str, list: impl AsRef<[u8]>) -> Desk {
+    let folder = TempDir::new().unwrap();
+    let input = folder.path().join(name);
+    std::fs::write(&input, list).unwrap();
+    let output = Some(folder.path().join("out"));
+    let args = CleanArgs { input, output, format: None, column: None, resume: false, no_progress: true };
+    Desk { folder, args, checker: fake() }
+}
+
+impl Desk {
+    fn column(mut self, column: &str) -> Desk {
+        self.args.column = Some(column.into());
+        self
+    }
+
+    fn run(&mut self) -> Result<Summary, CleanError> {
+        Job::open(self.args.clone())?.run(&mut self.checker)
+    }
+
+    /// The error, with the folder's name left out.
+    fn error(&mut self) -> String {
+        let error = self.run().expect_err("an error");
+        assert!(!error.message.contains('\n'));
+        error.message.replace(&format!("{}/", self.folder.path().display()), "")
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn output(&self) -> String {
+        assert!(!self.path("out.partial").exists());
+        String::from_utf8(std::fs::read(self.path("out")).unwrap()).unwrap()
+    }
+
+    fn partial(&self) -> String {
+        assert!(!self.path("out").exists());
+        std::fs::read_to_string(self.path("out.partial")).unwrap()
+    }
+
+    #[track_caller]
+    fn nothing_written(&self) {
+        assert!(!self.path("out").exists() && !self.path("out.partial").exists());
+    }
+}
+
+#[track_caller]
+fn check(name: &str, list: &str, expected: &str) {
+    let mut desk = desk(name, list);
+    desk.run().unwrap();
+    assert_eq!(desk.output(), expected);
+}
+
+#[test]
+fn csv_with_a_header() {
+    check(
+        "list.csv",
+        "id,Email,note\n1,deliverable@x.com,\"a, b\"\n2, nobody@x.com ,\"say \"\"hi\"\"\"\n3,nonsense,\"two\nlines\"\n",
+        "id,Email,note,deliverable,reason\n\
+         1,deliverable@x.com,\"a, b\",true,mailbox_exists\n\
+         2, nobody@x.com ,\"say \"\"hi\"\"\",false,mailbox_not_found\n\
+         3,nonsense,\"two\nlines\",false,invalid_syntax\n",
+    );
+}
+
+#[test]
+fn csv_without_a_header() {
+    check(
+        "list.csv",
+        "1,deliverable@x.com\n2,nobody@x.com",
+        "1,deliverable@x.com,true,mailbox_exists\n2,nobody@x.com,false,mailbox_not_found\n",
+    );
+    check("list.csv", "deliverable@x.com\n", "deliverable@x.com,true,mailbox_exists\n");
+}
+
+#[test]
+fn other_delimiters_line_ends_and_byte_order_marks_stay() {
+    check(
+        "list.csv",
+        "\u{feff}email;n\r\ndeliverable@x.com;1\r\n\r\n\u{feff}nobody@x.com;\"2;3\"\r\n",
+        "\u{feff}email;n;deliverable;reason\r\ndeliverable@x.com;1;true;mailbox_exists\r\n\
+         \u{feff}nobody@x.com;\"2;3\";false;mailbox_not_found\r\n",
+    );
+    check(
+        "list.tsv",
+        "a\temail\n1\tdeliverable@x.com\n",
+        "a\temail\tdeliverable\treason\n1\tdeliverable@x.com\ttrue\tmailbox_exists\n",
+    );
+}
+
+#[test]
+fn rows_of_another_length_are_kept() {
+    check(
+        "list.csv",
+        "id,email,x\n1\n2,deliverable@x.com\n3,nobody@x.com,y,z\n,,\n",
+        "id,email,x,deliverable,reason\n1,,,false,invalid_syntax\n2,deliverable@x.com,,true,mailbox_exists\n\
+         3,nobody@x.com,y,z,false,mailbox_not_found\n,,,false,invalid_syntax\n",
+    );
+}
+
+#[test]
+fn bytes_that_are_no_utf_8_stay() {
+    let mut desk = desk("list.csv", b"email,name\ndeliverable@x.com,M\xfcller\nm\xfcller@x.com,1\n");
+    desk.run().unwrap();
+    assert_eq!(
+        std::fs::read(desk.path("out")).unwrap(),
+        b"email,name,deliverable,reason\ndeliverable@x.com,M\xfcller,true,mailbox_exists\n\
+          m\xfcller@x.com,1,false,invalid_syntax\n"
+    );
+}
+
+#[test]
+fn the_column_can_be_named() {
+    let list = "email,work\nnobody@x.com,deliverable@x.com\n";
+    for column in ["work", "WORK", "2"] {
+        let mut desk = desk("list.csv", list).column(column);
+        desk.run().unwrap();
+        assert_eq!(
+            desk.output(),
+            "email,work,deliverable,reason\nnobody@x.com,deliverable@x.com,true,mailbox_exists\n"
+        );
+    }
+}
+
+#[test]
+fn json_lines() {
+    check(
+        "list.jsonl",
+        "{\"n\":1,\"email\":\"deliverable@x.com\"}\n\n{\"email\":null}\r\n{\"n\":3}\n{\"email\":\" nobody@x.com\\n\"}",
+        "{\"n\":1,\"email\":\"deliverable@x.com\",\"deliverable\":true,\"reason\":\"mailbox_exists\"}\n\
+         {\"email\":null,\"deliverable\":false,\"reason\":\"invalid_syntax\"}\n\
+         {\"n\":3,\"deliverable\":false,\"reason\":\"invalid_syntax\"}\n\
+         {\"email\":\" nobody@x.com\\n\",\"deliverable\":false,\"reason\":\"mailbox_not_found\"}\n",
+    );
+    let mut desk =
+        desk("list", "{\"email\":\"nobody@x.com\",\"work\":\"deliverable@x.com\"}\n").column("work");
+    assert_eq!(desk.run().unwrap().deliverable, 1);
+}
+
+#[test]
+fn plain_text() {
+    check(
+        "list.txt",
+        "\u{feff}deliverable@x.com\r\n\r\n  nobody@x.com\r\n\"a,b\"@x.com\r\nnonsense\r\n",
+        "deliverable@x.com,true,mailbox_exists\r\n  nobody@x.com,false,mailbox_not_found\r\n\
+         \"\"\"a,b\"\"@x.com\",false,mailbox_not_found\r\nnonsense,false,invalid_syntax\r\n",
+    );
+}
+
+#[test]
+fn empty_lists() {
+    for name in ["list.csv", "list.jsonl", "list.txt"] {
+        check(name, "", "");
+    }
+    check("list.csv", "email\n", "email,deliverable,reason\n");
+    check("list.jsonl", "\n\n", "");
+}
+
+#[test]
+fn lists_that_are_none() {
+    let refused = |name: &str, list: &[u8], column: Option<&str>, expected: &str| {
+        let mut desk = desk(name, list);
+        desk.args.column = column.map(Into::into);
+        let said = desk.error();
+        assert!(said.starts_with(expected), "{said}");
+        desk.nothing_written();
+    };
+    refused("a.csv", b"id,name\n1,Joe\n", None, "no column looks like addresses: the list has id, name;");
+    refused(
+        "a.csv",
+        b"id,name\n1,Joe\n",
+        Some("email"),
+        "there is no column `email`: the list has id, name;",
+    );
+    refused("a.jsonl", b"{\"id\":1,\"x\":\"y\"}", None, "there is no key `email`: the list has id, x;");
+    refused("a.jsonl", b"{\"id\":1}\n", Some("work"), "there is no key `work`: the list has id;");
+    refused("a.jsonl", b"\nhello\n", None, "a.jsonl: line 2 is no JSON object: write one object a line");
+    refused("a.json", b"[{\"email\":\"a@b.co\"}]", None, "a.json is a JSON array: write one object a line");
+    refused("a.txt", b"\xff\xfea\0", None, "a.txt is UTF-16: save it as CSV in UTF-8");
+    refused("a.csv", b"PK\x03\x04...", None, "a.csv is a spreadsheet or an archive: ");
+    let mut long = b"email,x\na@b.co,\"".to_vec();
+    long.resize(3 * 1024 * 1024, b'x');
+    refused("a.csv", &long, None, "a.csv: the row at line 2 is longer than 1 MiB: is a quote not closed?");
+    refused("a.txt", &vec![b'x'; 3 * 1024 * 1024], None, "a.txt: the row at line 1 is longer than 1 MiB");
+}
+
+#[test]
+fn arguments_that_cannot_be() {
+    let mut desk = desk("list.csv", "email\na@b.co\n");
+    desk.args.output = Some(desk.args.input.clone());
+    assert_eq!(desk.run().unwrap_err().exit, 2);
+    assert_eq!(desk.error(), "list.csv would overwrite the input: name another file with -o");
+    std::os::unix::fs::symlink(&desk.args.input, desk.path("link")).unwrap();
+    desk.args.output = Some(desk.path("link"));
+    assert!(desk.error().ends_with("would overwrite the input: name another file with -o"));
+    assert_eq!(std::fs::read_to_string(&desk.args.input).unwrap(), "email\na@b.co\n");
+
+    desk.args.output = None;
+    desk.args.resume = true;
+    assert!(desk.error().starts_with("--resume needs a file to go on with"));
+    desk.args.resume = false;
+
+    desk.args.output = Some(desk.path("no/such/out"));
+    assert!(desk.error().starts_with("no/such/out.partial cannot be written: "));
+    desk.args.output = Some(desk.folder.path().to_owned());
+    assert!(desk.error().contains("cannot be written: it is a folder"));
+    desk.args.input = desk.path("missing.csv");
+    assert!(desk.error().starts_with("missing.csv cannot be read: "));
+    desk.args.input = desk.folder.path().to_owned();
+    assert!(desk.error().ends_with("cannot be read: it is a folder; name a file"));
+}
+
+/// `deliverable@`, `nobody@` and nonsense in turn.
+fn rows(count: usize) -> (String, String) {
+    let mut list = String::from("n,email\n");
+    let mut cleaned = String::from("n,email,deliverable,reason\n");
+    for n in 0..count {
+        let (local, verdict) = match n % 3 {
+            0 => ("deliverable", "true,mailbox_exists"),
+            1 => ("nobody", "false,mailbox_not_found"),
+            _ => ("", "false,invalid_syntax"),
+        };
+        list.push_str(&format!("{n},{local}@d{n}.com\n"));
+        cleaned.push_str(&format!("{n},{local}@d{n}.com,{verdict}\n"));
+    }
+    (list, cleaned)
+}
+
+#[test]
+fn a_long_list_keeps_its_order_and_the_window_its_bound() {
+    let (list, cleaned) = rows(2 * ROWS_MAX + 10_000);
+    let mut desk = desk("list.csv", list);
+    desk.checker.capacity = 500;
+    // The first row's server hangs: the others are done meanwhile, as far as the window reaches.
+    desk.checker.held = Some(0);
+    let summary = desk.run().unwrap();
+    assert_eq!(summary.total(), 2 * ROWS_MAX as u64 + 10_000);
+    assert_eq!(desk.checker.most, 500);
+    assert!(
+        (ROWS_MAX as u64 - 3..ROWS_MAX as u64).contains(&desk.checker.highest),
+        "{}",
+        desk.checker.highest
+    );
+    assert!(desk.output() == cleaned, "every row, in its place");
+}
+
+#[test]
+fn long_rows_fill_the_window_earlier() {
+    let mut window = Window::default();
+    while window.has_room() {
+        window.push(Row { record: Record::Line(vec![b'x'; 1024 * 1024]), address: None, end: 0 });
+    }
+    assert_eq!(window.len(), 64);
+    while window.pop().is_some() {}
+    assert!(window.has_room());
+}
+
+#[test]
+fn who_says_later_is_asked_again() {
+    let mut desk = desk("list.txt", "later@x.com\nnever@x.com\ndeliverable@x.com\n");
+    desk.run().unwrap();
+    assert_eq!(
+        desk.output(),
+        "later@x.com,true,mailbox_exists\nnever@x.com,false,unverifiable\ndeliverable@x.com,true,mailbox_exists\n"
+    );
+    let asked = |who: &str| desk.checker.submitted[&format!("{who}@x.com")];
+    assert_eq!((asked("later"), asked("never"), asked("deliverable")), (2, 3, 1));
+}
+
+#[test]
+fn a_full_window_waits_for_no_second_try() {
+    let (list, _) = rows(ROWS_MAX + 10);
+    let mut desk = desk("list.csv", list.replacen("deliverable@d0.com", "later@d0.com", 1));
+    desk.checker.retry_after = Duration::from_secs(3600);
+    desk.checker.capacity = 500;
+    let started = std::time::Instant::now();
+    desk.run().unwrap();
+    assert!(started.elapsed() < Duration::from_secs(600));
+    assert!(desk.output().starts_with("n,email,deliverable,reason\n0,later@d0.com,false,unverifiable\n"));
+}
+
+#[test]
+fn an_outage_stops_and_keeps_what_was_done() {
+    let (list, cleaned) = rows(60);
+    let mut desk = desk("list.csv", list.replacen("nobody@d31.com", "outage@d31.com", 1));
+    let said = desk.error();
+    assert!(said.starts_with("nobody can be asked: "), "{said}");
+    assert!(said.ends_with("; what was done stands in out.partial: --resume goes on with it"), "{said}");
+    let partial = desk.partial();
+    assert!(cleaned.starts_with(&partial), "no verdict was made up");
+    assert!(partial.lines().count() > 20);
+
+    // Without --resume nothing is lost.
+    assert!(desk.error().starts_with("out.partial is left from an earlier run: --resume goes on with it"));
+    assert_eq!(desk.partial(), partial);
+
+    std::fs::write(&desk.args.input, &list).unwrap();
+    desk.args.resume = true;
+    let error = desk.run();
+    assert!(error.is_ok(), "{error:?}: the row that failed had not been written");
+    assert_eq!(desk.output(), cleaned);
+}
+
+#[test]
+fn an_engine_that_stops_ends_the_run() {
+    let mut desk = desk("list.txt", "deliverable@x.com\nstop@x.com\n");
+    assert!(desk.error().starts_with("the engine was stopped"));
+}
+
+#[test]
+fn where_nothing_was_done_nothing_is_left() {
+    let mut desk = desk("list.csv", "email\noutage@x.com\n");
+    assert!(desk.error().starts_with("nobody can be asked: "));
+    desk.nothing_written();
+}
+
+/// A kill may cut the file anywhere: from each place, resuming makes the same list.
+#[test]
+fn resuming_works_from_every_cut() {
+    let lists: [(&str, &str); 3] = [
+        ("a.csv", "\u{feff}email,n\r\ndeliverable@x.com,\"a\nb\"\r\nnonsense,\"\"\"\"\r\nnobody@x.com,\r\n"),
+        (
+            "a.jsonl",
+            "{\"email\":\"deliverable@x.com\"}\n{\"email\":1}\n{\"email\":\"nobody@x.com\",\"reason\":1}\n",
+        ),
+        ("a.txt", "deliverable@x.com\n\nnonsense\nnobody@x.com"),
+    ];
+    for (name, list) in lists {
+        let mut desk = desk(name, list);
+        let whole = desk.run().unwrap();
+        let cleaned = std::fs::read(desk.path("out")).unwrap();
+        desk.args.resume = true;
+        for cut in 0..=cleaned.len() {
+            std::fs::remove_file(desk.path("out")).unwrap();
+            std::fs::write(desk.path("out.partial"), &cleaned[..cut]).unwrap();
+            desk.checker = fake();
+            let summary = desk.run().unwrap();
+            assert_eq!(std::fs::read(desk.path("out")).unwrap(), cleaned, "{name} cut at {cut}");
+            assert_eq!(summary.reasons, whole.reasons, "{name} cut at {cut}");
+            let asked = desk.checker.submitted.len() as u64;
+            assert!(
+                asked <= 2 && summary.resumed <= 3 && asked + summary.resumed >= 2,
+                "{name} cut at {cut}"
+            );
+        }
+        assert_eq!(desk.checker.submitted.len(), 0, "a whole list asks nobody");
+    }
+}
+
+#[test]
+fn resuming_another_list_is_refused() {
+    let left = "email,n,deliverable,reason\nnobody@x.com,1,false,mailbox_not_found\n";
+    for list in ["email,n\nnobody@y.com,1\n", "email,m\nnobody@x.com,1\n", "email,n\n", "nobody@x.com,1\n"] {
+        let mut desk = desk("list.csv", list);
+        desk.args.resume = true;
+        std::fs::write(desk.path("out.partial"), left).unwrap();
+        assert_eq!(
+            desk.error(),
+            "out.partial was not made from this list: delete it to begin anew",
+            "{list}"
+        );
+        assert_eq!(desk.partial(), left);
+        assert_eq!(desk.checker.submitted.len(), 0);
+    }
+}
+
+#[test]
+fn two_runs_do_not_share_a_file() {
+    let mut desk = desk("list.csv", "email\nnobody@x.com\n");
+    desk.args.resume = true;
+    let other = Sink::open(desk.args.output.as_deref(), false).unwrap();
+    assert_eq!(desk.error(), "out.partial cannot be written: another run is at work on it");
+    drop(other);
+    desk.run().unwrap();
+}
+
+#[test]
+fn a_broken_line_far_down_keeps_what_was_done() {
+    let mut desk = desk("list.jsonl", "{\"email\":\"deliverable@x.com\"}\n{\"email\":\n");
+    let said = desk.error();
+    assert!(said.starts_with("list.jsonl: line 2 is no JSON object: write one object a line"), "{said}");
+}
+
+#[test]
+fn devices_are_written_to_directly() {
+    let mut desk = desk("list.csv", "email\nnobody@x.com\n");
+    desk.args.output = Some("/dev/null".into());
+    desk.run().unwrap();
+    assert!(!Path::new("/dev/null.partial").exists());
+}
+
+#[test]
+fn the_summary_goes_to_standard_error() {
+    let desk = desk("list.csv", "email\nnobody@x.com\ndeliverable@x.com\n");
+    let mut errors = Vec::new();
+    clean(desk.args.clone(), || Ok(fake()), &mut errors).unwrap();
+    let said = String::from_utf8(errors).unwrap();
+    assert!(said.starts_with("2 addresses in "), "{said}");
+    assert!(said.contains("1 deliverable (50.0 %)"), "{said}");
+
+    let mut started = false;
+    let missing = CleanArgs { input: desk.path("missing"), ..desk.args.clone() };
+    let start = || {
+        started = true;
+        Ok(fake())
+    };
+    assert!(clean(missing, start, &mut Vec::new()).is_err());
+    assert!(!started, "no engine for a list that is none");
+}

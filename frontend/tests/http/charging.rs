@@ -1,0 +1,160 @@
+//! Live keys: a credit is held, then settled or given back, whatever becomes of the caller.
+
+use crate::server::{Server, post};
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+fn verify(server: &Server, local: &str) -> crate::client::Answer {
+    server.post(&server.live, "/v1/verify", &json!({ "email": format!("{local}@example.com") }).to_string())
+}
+
+/// Waits until the account has so many credits.
+fn await_credits(server: &Server, expected: u64) {
+    let began = Instant::now();
+    while server.credits() != expected {
+        assert!(began.elapsed() < Duration::from_secs(10), "{} credits, not {expected}", server.credits());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn every_verdict_costs_a_credit_and_invalid_syntax_none() {
+    let server = Server::start(&[]);
+    let mut left = 100;
+    for (reason, deliverable) in [
+        ("mailbox_exists", true),
+        ("role_account", true),
+        ("disposable", false),
+        ("spamtrap", false),
+        ("inbox_full", false),
+        ("mailbox_disabled", false),
+        ("catch_all", false),
+        ("mailbox_not_found", false),
+        ("unverifiable", false),
+    ] {
+        left -= 1;
+        let expected = json!({
+            "email": format!("{reason}@example.com"),
+            "deliverable": deliverable,
+            "reason": reason,
+            "credits_remaining": left,
+            "cached": false,
+        });
+        assert_eq!(verify(&server, reason).json(), expected);
+    }
+    let got = verify(&server, "a b").json();
+    assert_eq!((got["reason"].as_str(), got["credits_remaining"].is_null()), (Some("invalid_syntax"), true));
+    assert_eq!(server.credits(), left);
+}
+
+#[test]
+fn an_outage_costs_nothing() {
+    let server = Server::start(&[]);
+    for (local, expected) in [
+        ("outage", "provider_unavailable"),
+        ("stopping", "temporarily_unavailable"),
+        ("full", "temporarily_unavailable"),
+    ] {
+        let got = verify(&server, local);
+        assert_eq!((got.status, got.error().as_str()), (503, expected), "{local}");
+        assert!(got.header("retry-after").unwrap().parse::<u32>().unwrap() > 0);
+        assert_eq!(server.credits(), 100, "{local}");
+    }
+}
+
+#[test]
+fn a_panic_costs_its_request_and_nothing_else() {
+    let server = Server::start(&["--frontends", "1"]);
+    let mut other = server.connect();
+    other.send(post(&server.live, "/v1/verify", "{\"email\":\"mailbox_exists-300@example.com\"}"));
+    await_credits(&server, 99);
+    let got = verify(&server, "panic");
+    assert_eq!((got.status, got.error().as_str()), (500, "internal_error"));
+    assert_eq!(other.read().status, 200, "other requests of the thread go on");
+    assert_eq!(server.credits(), 99);
+    let log = server.log();
+    assert!(
+        log.contains("a defect was met") && !log.contains("as asked"),
+        "the place is logged, not the message: {log}"
+    );
+}
+
+#[test]
+fn without_credits_nothing_is_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mailprobe.toml");
+    std::fs::write(&file, "[[plan]]\nid = \"free\"\nname = \"Tiny\"\nmonthly_credits = 1\n").unwrap();
+    let server = Server::start_in(folder, &["--config", file.to_str().unwrap()]);
+    assert_eq!(verify(&server, "mailbox_exists").json()["credits_remaining"], 0);
+    let got = verify(&server, "outage");
+    assert_eq!((got.status, got.error().as_str()), (402, "insufficient_credits"), "402 comes before 503");
+    assert_eq!(got.json()["credits_remaining"], 0);
+    // What is free still answers.
+    assert_eq!(verify(&server, "a b").json()["reason"], "invalid_syntax");
+    assert_eq!(server.get(&server.live, "/v1/account").json()["plan_name"], "Tiny");
+    assert_eq!(server.get(&server.test, "/v1/verify?email=role%40example.com").status, 200);
+    server.administer(&["account", "grant", "default", "5"]);
+    assert_eq!(verify(&server, "catch_all").json()["credits_remaining"], 4);
+}
+
+#[test]
+fn a_paused_subscription_is_not_charged() {
+    let server = Server::start(&[]);
+    server.administer(&["account", "set-status", "default", "paused"]);
+    let got = verify(&server, "mailbox_exists");
+    assert_eq!((got.status, got.error().as_str()), (402, "subscription_inactive"));
+    assert_eq!(got.json()["credits_remaining"], 100);
+    assert_eq!(server.get(&server.live, "/v1/account").json()["status"], "paused");
+    server.administer(&["account", "set-status", "default", "past_due"]);
+    assert_eq!(verify(&server, "mailbox_exists").status, 200);
+}
+
+#[test]
+fn who_hangs_up_pays_for_what_was_asked_and_only_for_that() {
+    let server = Server::start(&[]);
+    for (local, left) in [("mailbox_exists-1000", 99), ("outage-1000", 99)] {
+        let mut connection = server.connect();
+        connection.send(post(
+            &server.live,
+            "/v1/verify",
+            &json!({ "email": format!("{local}@example.com") }).to_string(),
+        ));
+        await_credits(&server, left - u64::from(local.starts_with("outage")));
+        drop(connection);
+        await_credits(&server, left);
+    }
+    std::thread::sleep(Duration::from_millis(1100));
+    assert_eq!(server.credits(), 99);
+    let shown = server.administer(&["account", "show", "default", "--json"]);
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["account"]["balance"]["held"], 0, "no hold stays behind");
+    assert_eq!(shown["account"]["balance"]["spent"], 1);
+}
+
+#[test]
+fn a_kill_gives_held_credits_back() {
+    let server = Server::start(&[]);
+    let mut connection = server.connect();
+    connection.send(post(&server.live, "/v1/verify", "{\"email\":\"never@example.com\"}"));
+    assert_eq!(verify(&server, "mailbox_exists").json()["credits_remaining"], 98);
+    let server = server.restart_after_kill(&[]);
+    assert_eq!(server.credits(), 99, "the answer that was given stands, the other is given back");
+}
+
+#[test]
+fn checks_at_once_on_all_threads_are_each_charged_once() {
+    let server = Server::start(&["--frontends", "3"]);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let mut connection = server.connect();
+                for _ in 0..10 {
+                    let body = "{\"email\":\"mailbox_exists-5@example.com\"}";
+                    connection.send(post(&server.live, "/v1/verify", body));
+                    assert_eq!(connection.read().status, 200);
+                }
+            });
+        }
+    });
+    assert_eq!(server.credits(), 20);
+}

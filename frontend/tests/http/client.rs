@@ -1,0 +1,100 @@
+//! An HTTP client that is small enough to send what a good one would not.
+
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// One connection.
+pub struct Connection {
+    stream: TcpStream,
+    /// What was read and not yet used.
+    rest: Vec<u8>,
+}
+
+/// One answer.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    head: String,
+    pub body: String,
+}
+
+impl Connection {
+    pub fn open(address: SocketAddr) -> Connection {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        Connection { stream, rest: Vec::new() }
+    }
+
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).unwrap();
+    }
+
+    /// The next answer; `None` when the server has closed.
+    pub fn try_read(&mut self) -> Option<Answer> {
+        self.read_answer(false)
+    }
+
+    pub fn read(&mut self) -> Answer {
+        self.try_read().expect("the server closed the connection")
+    }
+
+    /// The next answer to a HEAD request.
+    pub fn read_head(&mut self) -> Answer {
+        self.read_answer(true).expect("the server closed the connection")
+    }
+
+    fn read_answer(&mut self, head_only: bool) -> Option<Answer> {
+        let end = loop {
+            if let Some(at) = self.rest.windows(4).position(|four| four == b"\r\n\r\n") {
+                break at + 4;
+            }
+            self.fill()?;
+        };
+        let head = String::from_utf8(self.rest.drain(..end).collect()).unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        let mut answer = Answer { status, head, body: String::new() };
+        let length = answer.header("content-length").map_or(0, |text| text.parse().unwrap());
+        if !head_only {
+            while self.rest.len() < length {
+                self.fill().expect("the body breaks off");
+            }
+            answer.body = String::from_utf8(self.rest.drain(..length).collect()).unwrap();
+        }
+        Some(answer)
+    }
+
+    fn fill(&mut self) -> Option<()> {
+        let mut piece = [0; 4096];
+        match self.stream.read(&mut piece) {
+            Ok(0) => None,
+            Ok(length) => {
+                self.rest.extend_from_slice(&piece[..length]);
+                Some(())
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => None,
+            Err(error) => panic!("no answer: {error}"),
+        }
+    }
+}
+
+impl Answer {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().skip(1).find_map(|line| {
+            let (found, value) = line.split_once(':')?;
+            found.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The error code of an envelope, which has to be one.
+    pub fn error(&self) -> String {
+        let body = self.json();
+        assert!(body["message"].as_str().is_some_and(|message| !message.is_empty()), "{self:?}");
+        body["error"].as_str().unwrap_or_else(|| panic!("{self:?}")).to_owned()
+    }
+}

@@ -1,0 +1,136 @@
+//! Start, drain and end; and what the log never says.
+
+use crate::server::{Server, get, mailprobe, post};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+const SLOW: &str = "{\"email\":\"mailbox_exists-1500@secret.example\"}";
+
+#[test]
+fn a_drain_finishes_what_is_under_way() {
+    let mut server = Server::start(&["--frontends", "2"]);
+    let mut idle = server.connect();
+    idle.send(get("", "/readyz"));
+    assert_eq!(idle.read().status, 200);
+    let mut busy = server.connect();
+    busy.send(post(&server.live, "/v1/verify", SLOW));
+    std::thread::sleep(Duration::from_millis(200));
+    server.signal(libc::SIGTERM);
+    assert!(idle.try_read().is_none(), "an idle connection is closed");
+    assert!(TcpStream::connect(server.address).is_err(), "nobody listens any more");
+    let answer = busy.read();
+    assert_eq!((answer.status, answer.json()["reason"].as_str()), (200, Some("mailbox_exists")));
+    assert_eq!(answer.header("connection"), Some("close"));
+    assert_eq!(server.wait().code(), Some(0), "{}", server.log());
+    assert!(!server.data().join("admin.sock").exists());
+}
+
+#[test]
+fn a_drain_waits_for_checks_whose_callers_are_gone() {
+    let mut server = Server::start(&[]);
+    let mut gone = server.connect();
+    gone.send(post(&server.live, "/v1/verify", SLOW));
+    std::thread::sleep(Duration::from_millis(200));
+    drop(gone);
+    server.signal(libc::SIGINT);
+    assert_eq!(server.wait().code(), Some(0));
+    let shown = server.administer(&["account", "show", "default", "--json"]);
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["account"]["balance"]["spent"], 1);
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    let mut server = Server::start(&[]);
+    let mut busy = server.connect();
+    busy.send(post(&server.live, "/v1/verify", "{\"email\":\"never@example.com\"}"));
+    std::thread::sleep(Duration::from_millis(200));
+    server.signal(libc::SIGTERM);
+    std::thread::sleep(Duration::from_millis(200));
+    server.signal(libc::SIGTERM);
+    assert_eq!(server.wait().code(), Some(1));
+    assert!(server.log().contains("mailprobe: ended by a second signal"), "{}", server.log());
+}
+
+fn refused(arguments: &[&str], code: i32) -> String {
+    let output = mailprobe(arguments);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    let line = said.lines().last().unwrap_or_default().to_owned();
+    assert!(line.starts_with("mailprobe: "), "{said}");
+    line
+}
+
+#[test]
+fn a_port_in_use_is_refused() {
+    let server = Server::start(&[]);
+    let other = tempfile::tempdir().unwrap();
+    let address = server.address.to_string();
+    let line = refused(&["serve", "--listen", &address, "--data", other.path().to_str().unwrap()], 1);
+    assert!(line.contains("address in use"), "{line}");
+    assert_eq!(server.get("", "/livez").status, 200);
+}
+
+#[test]
+fn a_data_folder_in_use_is_refused() {
+    let server = Server::start(&[]);
+    let line = refused(&["serve", "--listen", "127.0.0.1:0", "--data", server.data().to_str().unwrap()], 1);
+    assert!(line.contains("is in use by another mailprobe"), "{line}");
+}
+
+#[test]
+fn first_keys_are_in_a_private_file_and_not_in_the_output() {
+    let server = Server::start(&[]);
+    let path = server.data().join("first-keys");
+    let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let (live, test) = (server.live.clone(), server.test.clone());
+    let server = server.restart_after_kill(&[]);
+    assert_eq!((&server.live, &server.test), (&live, &test), "keys are made once");
+    assert!(!server.log().contains("mp_live_") && !server.log().contains("mp_test_"));
+}
+
+#[test]
+fn the_log_tells_requests_and_no_addresses() {
+    let server = Server::start(&["--log", "json"]);
+    for request in [
+        get(&server.test, "/v1/verify?email=deliverable%40secret.example"),
+        get(&server.test, "/v1/deliverable@secret.example"),
+        post(&server.live, "/v1/verify", "{\"email\":\"outage@secret.example\"}"),
+        post(&server.live, "/v1/verify", "{\"email\":\"deliverable@secret.example\""),
+        get("mp_live_secret", "/v1/account"),
+    ] {
+        server.send(request.replacen("\r\n", "\r\nX-Request-Id: the-one\r\n", 1));
+    }
+    let log = server.log();
+    let requests: Vec<serde_json::Value> = log
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .filter(|line| line["message"] == "request")
+        .collect();
+    let told: Vec<(&str, &str, u64)> = requests
+        .iter()
+        .map(|line| {
+            assert_eq!(line["request_id"], "the-one");
+            assert!(line["ms"].is_u64());
+            (
+                line["method"].as_str().unwrap(),
+                line["path"].as_str().unwrap(),
+                line["status"].as_u64().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("GET", "/v1/verify", 200),
+            ("GET", "-", 404),
+            ("POST", "/v1/verify", 503),
+            ("POST", "/v1/verify", 400),
+            ("GET", "/v1/account", 401),
+        ]
+    );
+    assert!(requests[0]["key"].as_str().unwrap().starts_with("key_"));
+    assert!(!log.contains("secret"), "{log}");
+}

@@ -1,0 +1,25 @@
+//! The server as its callers and operators meet it: a process, sockets, signals, exit codes.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod auth;
+mod charging;
+mod clean;
+mod client;
+mod commands;
+mod connections;
+mod lifecycle;
+mod requests;
+mod scripted;
+mod server;
+mod test_mode;
+
+/// No test: with the variable set this program is the server that the tests start.
+#[test]
+fn scripted_server() {
+    if let Ok(arguments) = std::env::var(server::ARGUMENTS) {
+        let arguments = std::iter::once("mailprobe").chain(arguments.lines()).map(Into::into);
+        let code = scripted::main(arguments);
+        std::process::exit(i32::from(code != std::process::ExitCode::SUCCESS));
+    }
+}

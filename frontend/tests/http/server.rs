@@ -1,0 +1,222 @@
+//! A server in a process of its own, on a free port and a data folder that goes with it.
+
+use crate::client::{Answer, Connection};
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// The variable that turns the test program into the server.
+pub const ARGUMENTS: &str = "MAILPROBE_SCRIPTED_ARGUMENTS";
+
+/// A running server with the scripted engine.
+pub struct Server {
+    child: Child,
+    pub address: SocketAddr,
+    pub live: String,
+    pub test: String,
+    folder: Option<TempDir>,
+    log: PathBuf,
+}
+
+impl Server {
+    /// Starts one with an empty data folder.
+    pub fn start(flags: &[&str]) -> Server {
+        Server::start_in(tempfile::tempdir().unwrap(), flags)
+    }
+
+    /// Starts one on this folder.
+    pub fn start_in(folder: TempDir, flags: &[&str]) -> Server {
+        let mut program = Command::new(std::env::current_exe().unwrap());
+        program.args(["scripted_server", "--exact", "--nocapture"]);
+        Server::spawn(
+            program,
+            folder,
+            |program, arguments| {
+                program.env(ARGUMENTS, arguments.join("\n"));
+            },
+            flags,
+        )
+    }
+
+    /// Starts the real binary, whose engine has no resolver to ask.
+    pub fn start_real() -> Server {
+        let program = Command::new(env!("CARGO_BIN_EXE_mailprobe"));
+        let flags = ["--resolver", "127.0.0.1:1"];
+        Server::spawn(
+            program,
+            tempfile::tempdir().unwrap(),
+            |program, arguments| {
+                program.args(arguments);
+            },
+            &flags,
+        )
+    }
+
+    fn spawn(
+        mut program: Command,
+        folder: TempDir,
+        give: impl FnOnce(&mut Command, &[&str]),
+        flags: &[&str],
+    ) -> Server {
+        let data = folder.path().join("data");
+        let log = folder.path().join("log");
+        let mut arguments = vec!["serve", "--listen", "127.0.0.1:0", "--data", data.to_str().unwrap()];
+        arguments.extend(flags);
+        give(&mut program, &arguments);
+        let mut child = program
+            .stdout(Stdio::piped())
+            .stderr(std::fs::File::options().create(true).append(true).open(&log).unwrap())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let address = loop {
+            let Some(Ok(line)) = lines.next() else {
+                let said = std::fs::read_to_string(&log).unwrap();
+                panic!("the server did not start: {:?}: {said}", child.wait());
+            };
+            if let Some((_, address)) = line.split_once("listening on http://") {
+                break address.parse().unwrap();
+            }
+        };
+        let keys = std::fs::read_to_string(data.join("first-keys")).unwrap();
+        let key = |name| keys.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
+        Server { child, address, live: key("live"), test: key("test"), folder: Some(folder), log }
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.as_ref().unwrap().path()
+    }
+
+    pub fn data(&self) -> PathBuf {
+        self.folder().join("data")
+    }
+
+    /// What it has logged so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+
+    pub fn connect(&self) -> Connection {
+        Connection::open(self.address)
+    }
+
+    /// One request on a connection of its own.
+    pub fn send(&self, request: impl AsRef<[u8]>) -> Answer {
+        let mut connection = self.connect();
+        connection.send(request);
+        connection.read()
+    }
+
+    pub fn get(&self, key: &str, path: &str) -> Answer {
+        self.send(get(key, path))
+    }
+
+    pub fn post(&self, key: &str, path: &str, body: &str) -> Answer {
+        self.send(post(key, path, body))
+    }
+
+    /// The credits that the account has left.
+    pub fn credits(&self) -> u64 {
+        self.get(&self.live, "/v1/account").json()["credits_remaining"].as_u64().unwrap()
+    }
+
+    /// Runs a command on its data folder.
+    pub fn administer(&self, arguments: &[&str]) -> String {
+        let data = self.data();
+        let output = mailprobe(arguments.iter().map(OsStr::new).chain(["--data".as_ref(), data.as_os_str()]));
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    pub fn signal(&self, signal: i32) {
+        let pid = i32::try_from(self.child.id()).unwrap();
+        // SAFETY: kill has no preconditions; the child was not waited for, so the id is still its own.
+        #[expect(unsafe_code, reason = "the standard library sends no signal but SIGKILL")]
+        let sent = unsafe { libc::kill(pid, signal) };
+        assert_eq!(sent, 0);
+    }
+
+    /// Waits for the end of the process.
+    pub fn wait(&mut self) -> ExitStatus {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(began.elapsed() < Duration::from_secs(30), "the server does not end: {}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Ends it without a warning and starts another on its folder.
+    pub fn restart_after_kill(mut self, flags: &[&str]) -> Server {
+        self.signal(libc::SIGKILL);
+        self.wait();
+        let folder = self.folder.take().unwrap();
+        Server::start_in(folder, flags)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs the real binary to its end, without the caller's environment.
+pub fn mailprobe(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Output {
+    finish(
+        Command::new(env!("CARGO_BIN_EXE_mailprobe")).args(arguments).env_clear().env("HOME", "/nonexistent"),
+    )
+}
+
+/// Runs the real binary with something to read, which has to fit into a pipe.
+pub fn mailprobe_with(arguments: &[&str], input: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mailprobe"));
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+/// Runs a command with the scripted engine to its end. Standard output has lines of the test harness too.
+pub fn scripted(arguments: &[&str]) -> Output {
+    finish(
+        Command::new(std::env::current_exe().unwrap())
+            .args(["scripted_server", "--exact", "--nocapture"])
+            .env(ARGUMENTS, arguments.join("\n")),
+    )
+}
+
+fn finish(command: &mut Command) -> Output {
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let began = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if began.elapsed() > Duration::from_secs(30) {
+            child.kill().unwrap();
+            panic!("the command does not end");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().unwrap()
+}
+
+/// A GET request.
+pub fn get(key: &str, path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer {key}\r\n\r\n")
+}
+
+/// A POST request with a JSON body.
+pub fn post(key: &str, path: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
+    )
+}

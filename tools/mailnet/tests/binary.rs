@@ -1,0 +1,90 @@
+//! The command: one line when it is ready, counters at its end, addresses as CSV.
+
+use std::{
+    io::{BufRead, BufReader, Read},
+    net::TcpStream,
+    process::{Command, Output, Stdio},
+};
+
+fn mailnet() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_mailnet"))
+}
+
+fn scenario(name: &str) -> String {
+    format!("{}/scenarios/{name}.toml", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn output(arguments: &[&str]) -> Output {
+    mailnet().args(arguments).output().expect("runs")
+}
+
+#[test]
+fn it_says_when_it_is_ready_and_what_happened() {
+    for signal in ["-TERM", "-INT"] {
+        let mut child = mailnet()
+            .args(["--scenario", &scenario("catchall"), "--dns", "127.0.0.1:0", "--smtp-port", "0"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let mut out = BufReader::new(child.stdout.take().expect("piped"));
+        let mut ready = String::new();
+        out.read_line(&mut ready).expect("a line");
+        let words: Vec<&str> = ready.split_whitespace().collect();
+        let ["dns", dns, "smtp-port", port, "domains", domains, "hosts", _] = words[..] else {
+            panic!("{ready}");
+        };
+        assert_eq!(domains, "253");
+        assert!(TcpStream::connect(dns).is_ok());
+        assert!(TcpStream::connect(format!("127.1.0.1:{port}")).is_ok());
+        let killed = Command::new("kill").args([signal, &child.id().to_string()]).status().expect("kill");
+        assert!(killed.success());
+        let mut rest = String::new();
+        out.read_to_string(&mut rest).expect("the counters");
+        let stats: serde_json::Value = serde_json::from_str(&rest).expect("JSON");
+        assert_eq!(stats["rcpt"], 0);
+        assert!(stats["violations"].is_object());
+        assert!(child.wait().expect("ends").success());
+    }
+}
+
+#[test]
+fn addresses_come_as_csv() {
+    let of = |seed: &str| {
+        let out = output(&["addresses", "--scenario", &scenario("bulk"), "-n", "500", "--seed", seed]);
+        assert!(out.status.success());
+        String::from_utf8(out.stdout).expect("text")
+    };
+    let list = of("3");
+    assert_eq!(list, of("3"));
+    assert_ne!(list, of("4"));
+    let mut lines = list.lines();
+    assert_eq!(lines.next(), Some("address,expected"));
+    assert_eq!(lines.clone().count(), 500);
+    assert!(lines.all(|line| line.matches(',').count() == 1 && line.contains(".example,")));
+}
+
+#[test]
+fn patience_changes_what_is_expected() {
+    let count = |more: &[&str]| {
+        let file = scenario("reasons");
+        let arguments = [&["addresses", "--scenario", &file, "-n", "2000"], more].concat();
+        let list = String::from_utf8(output(&arguments).stdout).expect("text");
+        list.lines().filter(|line| line.contains("@grey.example,mailbox_exists")).count()
+    };
+    assert_eq!(count(&[]), 0);
+    assert!(count(&["--patient"]) > 0);
+}
+
+#[test]
+fn mistakes_are_told() {
+    for (arguments, part) in [
+        (vec![], "--scenario"),
+        (vec!["--scenario", "/nowhere.toml"], "/nowhere.toml"),
+        (vec!["addresses", "--scenario", env!("CARGO_MANIFEST_PATH"), "-n", "1"], "unknown field"),
+    ] {
+        let out = output(&arguments);
+        assert!(!out.status.success());
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(said.contains(part), "{said}");
+    }
+}
