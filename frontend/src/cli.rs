@@ -7,7 +7,6 @@ pub mod account;
 mod check;
 pub mod classify;
 pub mod clean;
-mod clean_list;
 mod flags;
 pub mod key;
 mod log;
@@ -54,8 +53,8 @@ enum Command {
     Serve(serve::Args),
     /// Check addresses and print a line for each.
     Check(check::Args),
-    /// Check a list and append the verdicts to its rows.
-    Clean(clean_list::Args),
+    /// Clean a list: keep its columns and append deliverable and reason.
+    Clean(clean::Args),
     /// Say what replies of mail servers mean: JSON lines {mx, stage, reply} in, {class, scope, reason, rule} out.
     Classify,
     Account(Administered<account::AccountArgs>),
@@ -135,7 +134,7 @@ fn run(command: Command, start_engine: StartEngine) -> Result<(), Failure> {
     match command {
         Command::Serve(args) => serve::run(&args, start_engine),
         Command::Check(args) => check::run(&args, start_engine),
-        Command::Clean(args) => clean_list::run(args, start_engine),
+        Command::Clean(args) => clean::run(args, start_engine),
         Command::Classify => classify_lines(),
         Command::Account(Administered { args, flags }) => {
             administer(&flags, |place, output| account::run(args, place, output))

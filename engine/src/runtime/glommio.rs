@@ -3,7 +3,10 @@
 //! One task queue and the default preempt timer: with others glommio 0.9.0 can go to sleep with runnable tasks
 //! queued. The watchdog wakes a shard that does so all the same.
 
-#![expect(unsafe_code, reason = "glommio takes sockets that are not its own, and shows its own, only as raw descriptors")]
+#![expect(
+    unsafe_code,
+    reason = "glommio takes sockets that are not its own, and shows its own, only as raw descriptors"
+)]
 
 use super::{Datagrams, Rented, Runtime, Stream, caught, send_now, tcp_socket, timed_out, udp_socket};
 use futures_lite::{AsyncReadExt, AsyncWriteExt, FutureExt};

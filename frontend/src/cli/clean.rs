@@ -23,14 +23,45 @@ mod tests;
 mod verdict;
 mod window;
 
+use super::flags::{ENGINE, Flags};
+use super::{Failure, StartEngine, log};
 pub use driver::{Answered, Checker};
 pub use report::Summary;
 use sink::Sink;
 use source::Source;
 use std::fmt;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 pub use verdict::Verdict;
+
+/// Addresses under way at once. Sessions are what limits the engine; these only wait for their turn.
+const UNDER_WAY_MAX: usize = 10_000;
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    list: CleanArgs,
+    #[command(flatten)]
+    flags: Flags<ENGINE>,
+}
+
+pub(super) fn run(args: Args, start_engine: StartEngine) -> Result<(), Failure> {
+    let config = args.flags.config()?;
+    log::warnings();
+    let mut engine = None;
+    let start = || {
+        let config = config.engine_config().map_err(|error| CleanError::usage(error.0))?;
+        let started = start_engine(config).map_err(|error| CleanError::failed(error.0))?;
+        let line = started.line(UNDER_WAY_MAX);
+        engine = Some(started);
+        Ok(line)
+    };
+    let result = clean(args.list, start, &mut io::stderr());
+    if let Some(engine) = engine {
+        engine.stop();
+    }
+    Ok(result?)
+}
 
 /// The arguments of `mailprobe clean`, the engine's apart.
 #[derive(Debug, Clone, clap::Args)]
@@ -48,9 +79,6 @@ pub struct CleanArgs {
     /// its content]
     #[arg(long, value_name = "NAME|N")]
     pub column: Option<String>,
-    /// Check syntax, domain and DNS only; contact no mail server
-    #[arg(long)]
-    pub fast: bool,
     /// Go on with what an interrupted run has left in OUT.partial
     #[arg(long)]
     pub resume: bool,
@@ -96,6 +124,12 @@ impl fmt::Display for CleanError {
 }
 
 impl std::error::Error for CleanError {}
+
+impl From<CleanError> for Failure {
+    fn from(error: CleanError) -> Failure {
+        if error.exit == 2 { Failure::usage(error.message) } else { Failure::failed(error.message) }
+    }
+}
 
 /// A list that can be cleaned: its input is open and its column of addresses known. Nothing is written yet, so that
 /// the engine need not be started for a list that is none.

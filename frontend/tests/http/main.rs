@@ -4,6 +4,7 @@
 
 mod auth;
 mod charging;
+mod clean;
 mod client;
 mod commands;
 mod connections;

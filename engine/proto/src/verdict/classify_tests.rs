@@ -227,6 +227,16 @@ fn a_transient_reply_never_condemns() {
 }
 
 #[test]
+fn the_page_lists_the_rules_in_order() {
+    let page = include_str!("../../../../docs/verdicts.md");
+    let listed: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
+    let rows = rules().map(|(name, class, scope, source)| {
+        format!("| `{name}` | {} | {} | {source} |", class.as_str(), scope.as_str())
+    });
+    assert_eq!(listed, rows.collect::<Vec<_>>());
+}
+
+#[test]
 fn every_rule_has_a_name_of_its_own() {
     let names: std::collections::HashSet<&str> = rules().map(|(name, ..)| name).collect();
     assert_eq!(names.len(), rules().count());

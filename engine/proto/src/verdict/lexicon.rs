@@ -156,10 +156,37 @@ const NAMES: [(&str, Signal); 36] = [
 const PHRASES: &str = include_str!("../../data/phrases.txt");
 
 /// Words that a gap may not hold: after one of them something else than the mailbox is spoken of.
-const BARRIERS: [&str; 26] = [
-    APART, "domain", "host", "server", "hostname", "mx", "dns", "zone", "system", "sender", "from", "client",
-    "ip", "policy", "helo", "relay", "access", "command", "service", "or", "but", "may", "might", "if",
-    "because", "rejected",
+const BARRIERS: [&str; 30] = [
+    APART,
+    "authentication",
+    "agent",
+    "session",
+    "message",
+    "domain",
+    "host",
+    "server",
+    "hostname",
+    "mx",
+    "dns",
+    "zone",
+    "system",
+    "sender",
+    "from",
+    "client",
+    "ip",
+    "policy",
+    "helo",
+    "relay",
+    "access",
+    "command",
+    "service",
+    "or",
+    "but",
+    "may",
+    "might",
+    "if",
+    "because",
+    "rejected",
 ];
 
 /// Longest gap in words.

@@ -220,15 +220,19 @@ pub(super) const RULES: &[Rule] = &[
         .says(&[Authenticate])
         .unless(&[NoMailbox, FullMailbox, DisabledMailbox]),
     // Space and speed: the mailbox's, then ours, then the server's.
+    Rule::new("message-status", Unclear, Session, "R")
+        .at(At::Any)
+        .status(&[(2, 3, 3), (3, 4, 4), (6, 0, ALL)])
+        .unless(&[FullMailbox, NoMailbox, DisabledMailbox]),
     Rule::new("send-quota", Throttled, Us, "S W").at(At::Any).says(&[SendQuota]),
     Rule::new("full", Full, Recipient, "S F W")
         .code(PermanentBut(ABOUT_COMMANDS))
         .says(&[FullMailbox])
-        .unless(&[Uncertain, OurName]),
+        .unless(&[Uncertain, OurName, SenderWord]),
     Rule::new("full-for-now", Full, Recipient, "S F W")
         .code(Transient)
         .says(&[FullMailbox])
-        .unless(&[Uncertain, OurName]),
+        .unless(&[Uncertain, OurName, SenderWord]),
     Rule::new("too-many-unknown", Policy, Us, "Z").at(At::Any).says(&[TooManyBad]),
     Rule::new("session-limit", Throttled, Session, "S W").at(At::Any).says(&[SessionLimit]),
     Rule::new("too-many-recipients-status", Throttled, Session, "R").at(At::Any).status(&[(5, 3, 3)]),

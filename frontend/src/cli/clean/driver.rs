@@ -5,8 +5,9 @@ use super::sink::Sink;
 use super::source::Source;
 use super::window::Window;
 use super::{CleanError, Verdict};
+use crate::engine_client::Line;
 use engine::proto::address::Address;
-use engine::{Answer, Client, Finding, Outage, Priority, Refusal, Request};
+use engine::{Answer, Finding, Outage, Priority, Refusal, Request};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::{Duration, Instant};
@@ -34,10 +35,10 @@ pub struct Answered {
     pub retry_after: Option<Duration>,
 }
 
-impl Checker for Client {
+impl Checker for Box<dyn Line + Send> {
     fn submit(&mut self, ticket: u64, address: &Address) -> Result<(), Refusal> {
         let address = address.clone();
-        Client::submit(self, Request { ticket, address, priority: Priority::List, trace: false })
+        Line::submit(&**self, Request { ticket, address, priority: Priority::List, trace: false })
     }
 
     fn answer(&mut self, patience: Duration) -> Option<Answered> {
@@ -54,6 +55,8 @@ const RETRIES_MAX: u32 = 2;
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(15 * 60);
 /// The longest that the loop waits for an answer: progress is shown and files are flushed meanwhile.
 const PATIENCE: Duration = Duration::from_millis(200);
+/// After so long without any answer, although some are under way, the engine is held to be stuck.
+const SILENCE_MAX: Duration = Duration::from_secs(30 * 60);
 /// How much work a kill can cost.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -78,6 +81,7 @@ pub(super) fn run(
         later: BinaryHeap::new(),
         ended: false,
         flushed: Instant::now(),
+        heard: Instant::now(),
     };
     let started = Instant::now();
     let result = run.clean();
@@ -110,6 +114,8 @@ struct Run<'a> {
     /// The source has no more rows.
     ended: bool,
     flushed: Instant,
+    /// When the last answer came.
+    heard: Instant,
 }
 
 impl Run<'_> {
@@ -155,6 +161,7 @@ impl Run<'_> {
             && due <= now
         {
             self.later.pop();
+            self.heard = now;
             self.window.resume(ticket);
             self.unsent.push_back(ticket);
         }
@@ -191,6 +198,10 @@ impl Run<'_> {
         while let Some(answered) = self.checker.answer(patience) {
             self.take(answered)?;
             patience = Duration::ZERO;
+            self.heard = Instant::now();
+        }
+        if self.later.is_empty() && self.heard.elapsed() > SILENCE_MAX {
+            return Err(CleanError::failed("the engine does not answer; try again, and report this defect"));
         }
         Ok(())
     }

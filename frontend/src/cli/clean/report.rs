@@ -67,6 +67,8 @@ pub(super) struct Progress {
 
 /// How often the line's text is made anew.
 const SHOW_INTERVAL: Duration = Duration::from_millis(100);
+/// The time left is a guess from the rate so far, and before this no guess at all.
+const GUESS_AFTER: Duration = Duration::from_secs(3);
 
 impl Progress {
     /// Shown where it is `wanted` and standard error is a terminal. `size` is the input's length in octets: where it
@@ -94,10 +96,11 @@ impl Progress {
         self.shown = Instant::now();
         let elapsed = self.started.elapsed();
         let rate = self.rows as f64 / elapsed.as_secs_f64().max(0.001);
-        let left = bar.length().filter(|_| end > 0).map_or_else(String::new, |length| {
-            let part = length.saturating_sub(end) as f64 / end as f64;
-            format!(", {} left", HumanDuration(Duration::from_secs_f64(elapsed.as_secs_f64() * part)))
-        });
+        let left =
+            bar.length().filter(|_| end > 0 && elapsed > GUESS_AFTER).map_or_else(String::new, |length| {
+                let part = length.saturating_sub(end) as f64 / end as f64;
+                format!(", {} left", HumanDuration(Duration::from_secs_f64(elapsed.as_secs_f64() * part)))
+            });
         bar.set_message(format!("{}, {rate:.0}/s{left}", addresses(self.rows)));
         bar.set_position(end);
     }

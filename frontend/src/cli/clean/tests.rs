@@ -87,15 +87,7 @@ fn desk(name: &str, list: impl AsRef<[u8]>) -> Desk {
     let input = folder.path().join(name);
     std::fs::write(&input, list).unwrap();
     let output = Some(folder.path().join("out"));
-    let args = CleanArgs {
-        input,
-        output,
-        format: None,
-        column: None,
-        fast: false,
-        resume: false,
-        no_progress: true,
-    };
+    let args = CleanArgs { input, output, format: None, column: None, resume: false, no_progress: true };
     Desk { folder, args, checker: fake() }
 }
 

@@ -238,6 +238,6 @@ pub const CASES: &[Case] = &[
     case("all-mx-dead", "existing@alldead.example", "unverifiable", Dns("NOERROR", "mx1.deadfirst.example.")),
     case("lame-delegation", "existing@lame.example", "unverifiable", Dns("SERVFAIL", "")),
     case("bogus-dnssec", "existing@bogus.example", "unverifiable", Dns("SERVFAIL", "")),
-    case("idn", "user@bücher.example", "mailbox_exists", Dns("NOERROR", "mx.postfix.example.")),
+    case("idn", "anna@bücher.example", "mailbox_exists", Dns("NOERROR", "mx.postfix.example.")),
     case("ipv6-only", "existing@ipv6only.example", "mailbox_exists", Rcpt("fd77::10", "250 2.1.5 Ok")),
 ];

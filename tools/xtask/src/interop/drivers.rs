@@ -2,7 +2,7 @@
 
 use super::Failure;
 use super::net::{Net, RESOLVER, Space};
-use super::process::{Server, wait_until};
+use super::process::{Server, interrupted, wait_until};
 use super::servers::write;
 use std::collections::HashMap;
 use std::fs;
@@ -33,6 +33,33 @@ pub struct Said {
 /// What was said, by address as asked.
 pub type Answers = HashMap<String, Said>;
 
+/// What one way of asking brought.
+#[derive(Default)]
+pub struct Round {
+    /// The answers.
+    pub answers: Answers,
+    /// What went wrong beside them: calls that failed, panics.
+    pub complaints: Vec<String>,
+}
+
+impl Round {
+    fn new(answers: Answers, log: &str) -> Round {
+        Round { answers, complaints: panics(log) }
+    }
+}
+
+/// The lines of a log that tell of a panic: caught or not, a peer must never cause one.
+pub fn panics(log: &str) -> Vec<String> {
+    let mut lines = log.lines();
+    let mut found = Vec::new();
+    while let Some(line) = lines.next() {
+        if line.contains("panicked at") {
+            found.push(format!("{line} {}", lines.next().unwrap_or_default()));
+        }
+    }
+    found
+}
+
 /// The binary under test with the flags that point its engine at our world.
 pub struct Mailprobe<'a> {
     net: &'a Net,
@@ -53,26 +80,31 @@ impl<'a> Mailprobe<'a> {
     }
 
     /// `mailprobe check ADDRESS... --json`.
-    pub fn check(&self, addresses: &[&str]) -> Result<Answers, Failure> {
+    pub fn check(&self, addresses: &[&str]) -> Result<Round, Failure> {
         let mut command = self.net.command(Space::Probe, &self.binary);
         command.arg("check").args(addresses).arg("--json").args(&self.engine);
-        let output = self.net.run(command, "", RUN_LIMIT)?.success("mailprobe check")?;
-        output.lines().filter(|line| !line.is_empty()).map(answer_of_json).collect()
+        let finished = self.net.run(command, "", RUN_LIMIT)?;
+        let log = finished.stderr.clone();
+        let output = finished.success("mailprobe check")?;
+        let answers = output.lines().filter(|line| !line.is_empty()).map(answer_of_json);
+        Ok(Round::new(answers.collect::<Result<Answers, Failure>>()?, &log))
     }
 
     /// `mailprobe clean` on a CSV with the addresses in its second column.
-    pub fn clean(&self, addresses: &[&str]) -> Result<Answers, Failure> {
+    pub fn clean(&self, addresses: &[&str]) -> Result<Round, Failure> {
         let (input, output) = (self.net.folder.join("list.csv"), self.net.folder.join("cleaned.csv"));
         write_list(&input, addresses)?;
         let mut command = self.net.command(Space::Probe, &self.binary);
         command.args(["clean", "--format", "csv", "--column", "email", "--no-progress", "-o"]);
         command.arg(&output).arg(&input).args(&self.engine);
-        self.net.run(command, "", RUN_LIMIT)?.success("mailprobe clean")?;
-        read_cleaned(&output)
+        let finished = self.net.run(command, "", RUN_LIMIT)?;
+        let log = finished.stderr.clone();
+        finished.success("mailprobe clean")?;
+        Ok(Round::new(read_cleaned(&output)?, &log))
     }
 
     /// `mailprobe serve` on an empty data folder, asked with its first live key.
-    pub fn api(&self, addresses: &[&str]) -> Result<Answers, Failure> {
+    pub fn api(&self, addresses: &[&str]) -> Result<Round, Failure> {
         let data = self.net.folder.join("data-of-serve");
         let mut command = self.net.command(Space::Probe, &self.binary);
         command.args(["serve", "--listen", LISTEN, "--data"]).arg(&data).args(&self.engine);
@@ -84,31 +116,38 @@ impl<'a> Mailprobe<'a> {
         if let Err(failure) = waited {
             return Err(server.complain(&failure.0));
         }
-        let answers = live_key(&data).and_then(|key| self.call_all(&key, addresses));
-        let answers = answers.map_err(|failure| server.complain(&failure.0))?;
+        let round = live_key(&data).and_then(|key| self.call_all(&key, addresses));
+        let mut round = round.map_err(|failure| server.complain(&failure.0))?;
+        round.complaints.extend(panics(&server.log()?));
         let status = server.terminate(SERVE_LIMIT)?;
-        if status.success() { Ok(answers) } else { Err(Failure(format!("mailprobe serve: {status}"))) }
+        if !status.success() {
+            round.complaints.push(format!("after SIGTERM: {status}"));
+        }
+        Ok(round)
     }
 
-    fn call_all(&self, key: &str, addresses: &[&str]) -> Result<Answers, Failure> {
-        let (next, answers) = (AtomicUsize::new(0), Mutex::new(Answers::new()));
+    fn call_all(&self, key: &str, addresses: &[&str]) -> Result<Round, Failure> {
+        let (next, round) = (AtomicUsize::new(0), Mutex::new(Round::default()));
+        let work = || {
+            while let Some(address) = addresses.get(next.fetch_add(1, Ordering::Relaxed)) {
+                interrupted()?;
+                let called = self.call(key, address);
+                let mut round = round.lock().unwrap_or_else(PoisonError::into_inner);
+                match called {
+                    Ok((address, said)) => drop(round.answers.insert(address, said)),
+                    // The case fails for want of an answer; the others go on.
+                    Err(Failure(message)) => round.complaints.push(format!("{address}: {message}")),
+                }
+            }
+            Ok(())
+        };
         std::thread::scope(|scope| {
-            let calls: Vec<_> = (0..API_CALLS)
-                .map(|_| {
-                    scope.spawn(|| {
-                        while let Some(address) = addresses.get(next.fetch_add(1, Ordering::Relaxed)) {
-                            let (address, said) = self.call(key, address)?;
-                            answers.lock().unwrap_or_else(PoisonError::into_inner).insert(address, said);
-                        }
-                        Ok(())
-                    })
-                })
-                .collect();
+            let calls: Vec<_> = (0..API_CALLS).map(|_| scope.spawn(work)).collect();
             calls.into_iter().try_for_each(|call| {
                 call.join().unwrap_or_else(|_| Err(Failure("a thread of the API driver panicked".into())))
             })
         })?;
-        Ok(answers.into_inner().unwrap_or_else(PoisonError::into_inner))
+        Ok(round.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// `POST /v1/verify` by curl, which takes its orders from standard input: no key stands in a process list.

@@ -1,6 +1,7 @@
 //! What a run costs: wall time, CPU and memory by GNU time, beside Postfix's own load tool in the same run.
 
 use super::Failure;
+use super::drivers::panics;
 use super::net::{Net, Space};
 use super::report;
 use std::fs;
@@ -34,7 +35,12 @@ impl Figure {
         let times = net.folder.join("times");
         let mut command = net.command(Space::Probe, "time");
         command.arg("--format=%e %U %S %M").arg("--output").arg(&times).arg(program).args(arguments);
-        net.run(command, "", limit)?.success(tool)?;
+        let finished = net.run(command, "", limit)?;
+        let panics = panics(&finished.stderr);
+        finished.success(tool)?;
+        if let Some(panic) = panics.first() {
+            return Err(Failure(format!("{tool}: {panic}, and {} more", panics.len() - 1)));
+        }
         let text =
             fs::read_to_string(&times).map_err(|error| Failure(format!("{}: {error}", times.display())))?;
         let wrong = || Failure(format!("time said: {text}"));

@@ -17,7 +17,7 @@ mod servers;
 use bulk::Setup;
 use cases::{CASES, Case};
 use clap::Args;
-use drivers::{Answers, Mailprobe, Said};
+use drivers::{Mailprobe, Round, Said};
 use net::{Net, Space};
 use report::Tally;
 use std::path::PathBuf;
@@ -108,23 +108,24 @@ fn ask(mailprobe: &Mailprobe, chosen: &[&Case], tally: &mut Tally) -> Result<(),
         return Ok(());
     }
     let addresses: Vec<&str> = chosen.iter().map(|case| case.address).collect();
-    for (way, answers) in [
+    for (way, round) in [
         ("check", mailprobe.check(&addresses)),
         ("clean", mailprobe.clean(&addresses)),
         ("api", mailprobe.api(&addresses)),
     ] {
         process::interrupted()?;
-        // A driver that fails fails its cases; the others still tell something.
-        let (answers, failure) = match answers {
-            Ok(answers) => (answers, None),
-            Err(Failure(message)) => (Answers::new(), Some(message)),
-        };
-        if let Some(message) = &failure {
-            report::line(&format!("{way}: {message}"));
-        }
+        // A way that fails fails its cases; the others still tell something.
+        let round =
+            round.unwrap_or_else(|Failure(message)| Round { complaints: vec![message], ..Round::default() });
         for case in chosen {
-            tally.check(&format!("{way} {}", case.name), judge(case, answers.get(case.address)));
+            tally.check(&format!("{way} {}", case.name), judge(case, round.answers.get(case.address)));
         }
+        let smooth = if round.complaints.is_empty() {
+            Ok("nothing else".into())
+        } else {
+            Err(round.complaints.join("\n"))
+        };
+        tally.check(way, smooth);
     }
     Ok(())
 }
@@ -150,7 +151,7 @@ fn large(
     let mut table = Vec::new();
     for &setup in setups {
         let _server = bulk::serve(net, setup)?;
-        table.push(bulk::clean(net, mailprobe, setup, tally)?);
+        table.extend(clean_bulk(net, mailprobe, setup, tally)?);
         if figures && setup == Setup::Tuned {
             table.push(figures::smtp_source(net, setup.name(), 5000)?);
         }
@@ -158,12 +159,24 @@ fn large(
     if figures {
         let sink = Setup::Sink;
         let _server = bulk::serve(net, sink)?;
-        table.push(bulk::clean(net, mailprobe, sink, tally)?);
+        table.extend(clean_bulk(net, mailprobe, sink, tally)?);
         table.push(figures::smtp_source(net, sink.name(), 5000)?);
         table.push(figures::smtp_source_grouped(net, sink.name(), 5000)?);
         figures::print(&table);
     }
     Ok(())
+}
+
+/// A run that fails is a failed check, and the next one is made all the same.
+fn clean_bulk(
+    net: &Net,
+    mailprobe: &Mailprobe,
+    setup: Setup,
+    tally: &mut Tally,
+) -> Result<Option<figures::Figure>, Failure> {
+    let figure = bulk::clean(net, mailprobe, setup, tally);
+    process::interrupted()?;
+    Ok(figure.map_err(|Failure(message)| tally.check(setup.name(), Err(message))).ok())
 }
 
 /// Leaves everything as it is until somebody has seen enough.

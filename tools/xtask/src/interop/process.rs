@@ -127,9 +127,14 @@ impl Server {
         }
     }
 
+    /// What it wrote so far.
+    pub fn log(&self) -> Result<String, Failure> {
+        read(&self.log)
+    }
+
     /// `complaint` with the end of the log.
     pub fn complain(&self, complaint: &str) -> Failure {
-        let log = read(&self.log).unwrap_or_else(|error| error.0);
+        let log = self.log().unwrap_or_else(|error| error.0);
         let lines: Vec<&str> = log.lines().collect();
         let tail = lines[lines.len().saturating_sub(20)..].join("\n");
         Failure(format!("{}: {complaint}\n{tail}", self.name))
