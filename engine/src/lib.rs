@@ -229,6 +229,7 @@ fn shared(config: EngineConfig) -> Result<Shared, StartError> {
         shards: (0..shards).map(|_| face()).collect(),
         hasher: RandomState::new(),
         stopping: AtomicBool::new(false),
+        resolver_answered: Arc::default(),
         started: Instant::now(),
         config,
     })

@@ -11,6 +11,7 @@ use crate::runtime::{Datagrams, Runtime, Stream};
 use engine_proto::dns::cache::Cache;
 use engine_proto::dns::lookup::{Lookup, LookupConfig, Transmit, Transport};
 use engine_proto::dns::message::FrameReader;
+use engine_proto::dns::upstreams::Upstreams;
 use engine_proto::dns::{Outcome, Question};
 use engine_proto::limits::{DNS_CACHE_MAX, DNS_TCP_MESSAGE_BYTES_MAX};
 use rand::rngs::StdRng;
@@ -22,6 +23,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -47,7 +49,9 @@ struct Inner<R: Runtime> {
     flights: RefCell<HashMap<Question, Rc<Flight>>>,
     ports: RefCell<Vec<Rc<Port<R>>>>,
     random: RefCell<StdRng>,
-    first: Cell<usize>,
+    record: RefCell<Upstreams>,
+    /// Whether any resolver has ever answered any shard.
+    answered: Arc<AtomicBool>,
 }
 
 /// A question that is being asked, and who waits for it.
@@ -87,19 +91,25 @@ impl<R: Runtime> Clone for Resolver<R> {
 }
 
 impl<R: Runtime> Resolver<R> {
-    pub(crate) fn new(config: &EngineConfig, seed: u64) -> Resolver<R> {
+    pub(crate) fn new(config: &EngineConfig, answered: Arc<AtomicBool>) -> Resolver<R> {
         let upstreams = config.resolvers.clone();
         Resolver {
             inner: Rc::new(Inner {
                 config: LookupConfig::new(upstreams.len()),
+                record: RefCell::new(Upstreams::new(upstreams.len())),
+                answered,
                 upstreams,
                 cache: RefCell::new(Cache::new(DNS_CACHE_MAX)),
                 flights: RefCell::default(),
                 ports: RefCell::default(),
                 random: RefCell::new(StdRng::from_os_rng()),
-                first: Cell::new(seed as usize),
             }),
         }
+    }
+
+    /// True when the resolvers, and not the domains, are to blame for silence.
+    pub(crate) fn is_down(&self) -> bool {
+        self.inner.record.borrow().are_down() || !self.inner.answered.load(Ordering::Relaxed)
     }
 
     /// What DNS says to a question: from the cache, from the same question that is already being asked, or asked.
@@ -138,9 +148,8 @@ async fn fly<R: Runtime>(inner: Rc<Inner<R>>, question: Question, flight: Rc<Fli
 impl<R: Runtime> Inner<R> {
     /// Drives one lookup to its end.
     async fn ask(self: &Rc<Self>, question: &Question) -> Outcome {
-        // In turn, so that each resolver gets its share of the questions.
-        self.first.set(self.first.get().wrapping_add(1));
-        let mut lookup = Lookup::new(question.clone(), &self.config, self.first.get(), Instant::now());
+        let first = self.record.borrow().first();
+        let mut lookup = Lookup::new(question.clone(), &self.config, first, Instant::now());
         let slot = Rc::new(Slot::default());
         let mut used: Vec<(Rc<Port<R>>, u16)> = Vec::new();
         loop {
@@ -161,6 +170,10 @@ impl<R: Runtime> Inner<R> {
         }
         for (port, id) in used {
             port.pending.borrow_mut().remove(&id);
+        }
+        self.record.borrow_mut().note(&lookup);
+        if lookup.any_answer() {
+            self.answered.store(true, Ordering::Relaxed);
         }
         // Without a deadline and without anything to send, the lookup has ended.
         lookup.into_outcome().unwrap_or(Outcome::Failed {

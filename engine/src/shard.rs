@@ -33,6 +33,8 @@ pub(crate) struct Shared {
     pub(crate) shards: Vec<ShardFace>,
     pub(crate) hasher: RandomState,
     pub(crate) stopping: AtomicBool,
+    /// Whether any resolver has ever answered.
+    pub(crate) resolver_answered: Arc<AtomicBool>,
     /// Whether hosts that have IPv6 addresses can be reached at them.
     pub(crate) ipv6: bool,
     pub(crate) started: Instant,
@@ -134,7 +136,6 @@ async fn housekeeping<R: Runtime>(shard: Rc<Shard<R>>, index: usize) {
 
 impl<R: Runtime> Shard<R> {
     fn new(shared: Arc<Shared>, index: usize) -> Shard<R> {
-        let mut random = StdRng::from_os_rng();
         let config = &shared.config;
         let count = shared.shards.len();
         // The total is shared out exactly: the first shards take what does not divide.
@@ -145,7 +146,7 @@ impl<R: Runtime> Shard<R> {
             sessions: Rc::new(SessionConfig { dialog, tls: Arc::clone(&shared.tls) }),
             smtp_port: config.smtp_port,
             session_limit: patience.banner + patience.ehlo * 3 + patience.tls + patience.mail + patience.rcpt,
-            resolver: Resolver::new(config, random.random()),
+            resolver: Resolver::new(config, Arc::clone(&shared.resolver_answered)),
             walks: RefCell::default(),
             knowledge: RefCell::default(),
             stories: Cell::new(false),
@@ -154,7 +155,7 @@ impl<R: Runtime> Shard<R> {
             open: Cell::new(0),
             sessions_max,
             starved: RefCell::default(),
-            random: RefCell::new(random),
+            random: RefCell::new(StdRng::from_os_rng()),
             shared,
         }
     }

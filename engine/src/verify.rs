@@ -11,7 +11,7 @@ use crate::work::{Message, Plan, Work};
 use engine_proto::address::Domain;
 use engine_proto::dns::mx::{Dead, MxPlan, MxSet};
 use engine_proto::dns::public::is_public;
-use engine_proto::dns::{Name, Outcome, Question, RecordKind};
+use engine_proto::dns::{Failure, Name, Outcome, Question, RecordKind};
 use engine_proto::limits::{DNS_FAILURE_TTL, KNOWN_DOMAINS_MAX, WALK_TTL};
 use engine_proto::lists;
 use engine_proto::verdict::Reason;
@@ -155,6 +155,11 @@ fn hand_over<R: Runtime>(shard: &Rc<Shard<R>>, mut work: Work, found: &Found, st
     }
     match found {
         Found::Dead(Dead::TakesNoMail(why)) => work.settle(Reason::MailboxNotFound, why.as_str()),
+        Found::Dead(Dead::CannotTell(Failure::Timeout | Failure::Unreachable))
+            if shard.resolver.is_down() =>
+        {
+            work.fail(Outage::Unavailable);
+        }
         Found::Dead(Dead::CannotTell(why)) => {
             work.leave(dns_rule(*why), Some(DNS_FAILURE_TTL));
             work.give_up();
@@ -170,8 +175,7 @@ fn hand_over<R: Runtime>(shard: &Rc<Shard<R>>, mut work: Work, found: &Found, st
     }
 }
 
-fn dns_rule(why: engine_proto::dns::Failure) -> &'static str {
-    use engine_proto::dns::Failure;
+fn dns_rule(why: Failure) -> &'static str {
     match why {
         Failure::ServFail => "dns_servfail",
         Failure::Timeout => "dns_timeout",

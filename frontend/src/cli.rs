@@ -5,6 +5,7 @@
 
 pub mod account;
 mod check;
+pub mod classify;
 pub mod clean;
 mod flags;
 pub mod key;
@@ -54,6 +55,8 @@ enum Command {
     Check(check::Args),
     /// Clean a list: keep its columns and append deliverable and reason.
     Clean(clean::Args),
+    /// Say what replies of mail servers mean: JSON lines {mx, stage, reply} in, {class, scope, reason, rule} out.
+    Classify,
     Account(Administered<account::AccountArgs>),
     Key(Administered<key::KeyArgs>),
     /// Print the effective configuration, defaults included, as TOML.
@@ -132,6 +135,7 @@ fn run(command: Command, start_engine: StartEngine) -> Result<(), Failure> {
         Command::Serve(args) => serve::run(&args, start_engine),
         Command::Check(args) => check::run(&args, start_engine),
         Command::Clean(args) => clean::run(args, start_engine),
+        Command::Classify => classify_lines(),
         Command::Account(Administered { args, flags }) => {
             administer(&flags, |place, output| account::run(args, place, output))
         }
@@ -139,6 +143,15 @@ fn run(command: Command, start_engine: StartEngine) -> Result<(), Failure> {
             administer(&flags, |place, output| key::run(args, place, output))
         }
         Command::Config(args) => print_config::run(&args),
+    }
+}
+
+fn classify_lines() -> Result<(), Failure> {
+    match classify::run(io::stdin().lock(), io::stdout().lock())? {
+        0 => Ok(()),
+        count => Err(Failure::failed(format!(
+            "lines that could not be read: {count}; each says why where it stands"
+        ))),
     }
 }
 

@@ -6,6 +6,8 @@
 //! What hyper itself cannot read (a malformed or oversized head) it answers with 400, 414 or 431 and no body, and
 //! closes.
 
+mod pulse;
+
 use crate::auth::{self, AuthError, Caller};
 use crate::gate::Place;
 use crate::refusal::Refusal;
@@ -26,10 +28,12 @@ use hyper::{Request, Response, StatusCode};
 use monoio::io::IntoPollIo;
 use monoio::net::TcpStream;
 use monoio_compat::hyper::{MonoioIo, MonoioTimer};
+use pulse::{Pulse, Watch, Watched};
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 /// Largest body that is read: 200 addresses of 320 characters, escaped, fit.
@@ -38,8 +42,10 @@ pub const BODY_BYTES_MAX: usize = 256 * 1024;
 const REFUSED_BODY_BYTES_MAX: usize = 1024 * 1024;
 /// Largest head; hyper itself takes at most 100 fields. An address of any length worth a thought fits into the query.
 const HEAD_BYTES_MAX: usize = 32 * 1024;
-/// For the head of a request, and for an idle connection to send its next.
+/// For the head of a request.
 pub const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
+/// For an idle connection to send its next request: longer than the minute for which proxies keep theirs.
+const IDLE_TIME_MAX: Duration = Duration::from_secs(75);
 const BODY_TIME_MAX: Duration = Duration::from_secs(10);
 const REFUSED_BODY_TIME_MAX: Duration = Duration::from_secs(2);
 /// From the head to the answer. More than all of its parts together.
@@ -52,17 +58,25 @@ const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Serves one connection to its end, or until it is time to go.
 pub async fn serve(stream: TcpStream, worker: Rc<Worker>, place: Place) {
     let Ok(stream) = stream.into_poll_io() else { return };
+    let pulse = Pulse::new();
+    let mut watch = Watch::new(Rc::clone(&pulse), HEAD_TIME_MAX);
+    let stream = MonoioIo::new(Watched::new(stream, Rc::clone(&pulse)));
     let service = service_fn(move |request| {
-        let worker = Rc::clone(&worker);
-        async move { Ok::<_, Infallible>(respond(request, worker).await) }
+        let (worker, pulse) = (Rc::clone(&worker), Rc::clone(&pulse));
+        async move {
+            pulse.busy();
+            let response = respond(request, worker).await;
+            pulse.idle();
+            Ok::<_, Infallible>(response)
+        }
     });
     let mut connection = pin!(
         http1::Builder::new()
             .timer(MonoioTimer)
-            .header_read_timeout(HEAD_TIME_MAX)
+            .header_read_timeout(IDLE_TIME_MAX)
             .max_buf_size(HEAD_BYTES_MAX)
             .max_header_size(HEAD_BYTES_MAX)
-            .serve_connection(MonoioIo::new(stream), service)
+            .serve_connection(stream, service)
     );
     let mut told = false;
     let ended = poll_fn(|cx| {
@@ -70,7 +84,10 @@ pub async fn serve(stream: TcpStream, worker: Rc<Worker>, place: Place) {
             told = true;
             connection.as_mut().graceful_shutdown();
         }
-        Pin::new(&mut connection).poll(cx)
+        match Pin::new(&mut connection).poll(cx) {
+            Poll::Ready(_) => Poll::Ready(()),
+            Poll::Pending => watch.poll(cx),
+        }
     });
     // How a connection ends is the peer's business: it hangs up, times out or talks no HTTP.
     let _ = survive(ended).await;

@@ -32,6 +32,7 @@ use source::Source;
 use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 pub use verdict::Verdict;
 
 /// Addresses under way at once. Sessions are what limits the engine; these only wait for their turn.
@@ -79,6 +80,10 @@ pub struct CleanArgs {
     /// its content]
     #[arg(long, value_name = "NAME|N")]
     pub column: Option<String>,
+    /// Ask again when a server says "later" (greylisting), if it wants to wait no longer than this many seconds;
+    /// with 0 such an address is unverifiable at once
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub max_wait: u32,
     /// Go on with what an interrupted run has left in OUT.partial
     #[arg(long)]
     pub resume: bool,
@@ -168,7 +173,7 @@ impl Job {
     pub fn run(self, checker: &mut dyn Checker) -> Result<Summary, CleanError> {
         let sink = Sink::open(self.args.output.as_deref(), self.args.resume)?;
         let progress = report::Progress::new(!self.args.no_progress, self.source.size());
-        driver::run(self.source, sink, checker, progress)
+        driver::run(self.source, sink, checker, progress, Duration::from_secs(self.args.max_wait.into()))
     }
 }
 

@@ -43,6 +43,14 @@ enum Event {
     Ended(io::Result<()>),
 }
 
+/// How serving ends.
+enum End {
+    /// All threads have ended, in good order or not.
+    Drained(Result<(), Failure>),
+    /// A second signal came first.
+    Forced,
+}
+
 /// A frontend thread, as the main thread holds it.
 struct Thread {
     /// Its socket, which closes for all at once when shut down here.
@@ -81,7 +89,11 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     status.enter(Phase::Ready);
     announce(&config, &choice, &*engine, &address.to_string())?;
 
-    let outcome = until_the_end(threads, &status, &inbox);
+    let End::Drained(outcome) = until_the_end(threads, &status, &inbox) else {
+        // Ending these in order takes time, and none is left. The next start finds what they leave and goes on.
+        std::mem::forget((admin, engine));
+        return Err(Failure::failed("ended by a second signal; what was under way is given up"));
+    };
     drop(admin);
     engine.stop();
     outcome
@@ -172,15 +184,13 @@ fn announce(config: &Config, choice: &Choice, engine: &dyn Backend, address: &st
     Ok(output.flush()?)
 }
 
-fn until_the_end(threads: Vec<Thread>, status: &Status, inbox: &Receiver<Event>) -> Result<(), Failure> {
+fn until_the_end(threads: Vec<Thread>, status: &Status, inbox: &Receiver<Event>) -> End {
     let mut running = threads.len();
     let mut threads = Some(threads);
     let mut outcome = Ok(());
     while running > 0 {
         match inbox.recv() {
-            Ok(Event::Signal) if threads.is_none() => {
-                return Err(Failure::failed("ended by a second signal; what was under way is given up"));
-            }
+            Ok(Event::Signal) if threads.is_none() => return End::Forced,
             Ok(Event::Signal) => tracing::info!("draining: a second signal ends at once"),
             Ok(Event::Ended(result)) => {
                 running -= 1;
@@ -195,7 +205,7 @@ fn until_the_end(threads: Vec<Thread>, status: &Status, inbox: &Receiver<Event>)
             drain(&threads, status);
         }
     }
-    outcome
+    End::Drained(outcome)
 }
 
 /// All sockets close before any thread is told, so that none takes over what another has refused.

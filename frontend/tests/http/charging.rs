@@ -112,7 +112,7 @@ fn a_paused_subscription_is_not_charged() {
 #[test]
 fn who_hangs_up_pays_for_what_was_asked_and_only_for_that() {
     let server = Server::start(&[]);
-    for (local, left) in [("mailbox_exists-300", 99), ("outage-300", 99)] {
+    for (local, left) in [("mailbox_exists-1000", 99), ("outage-1000", 99)] {
         let mut connection = server.connect();
         connection.send(post(
             &server.live,
@@ -123,7 +123,7 @@ fn who_hangs_up_pays_for_what_was_asked_and_only_for_that() {
         drop(connection);
         await_credits(&server, left);
     }
-    std::thread::sleep(Duration::from_millis(400));
+    std::thread::sleep(Duration::from_millis(1100));
     assert_eq!(server.credits(), 99);
     let shown = server.administer(&["account", "show", "default", "--json"]);
     let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();

@@ -1,6 +1,6 @@
 //! The command line of the real binary: exit codes and one-line errors, and what `config` prints.
 
-use crate::server::{mailprobe, scripted};
+use crate::server::{mailprobe, mailprobe_with, scripted};
 use std::fs;
 
 fn check(arguments: &[&str], code: i32, expected: &str) {
@@ -147,4 +147,20 @@ fn check_says_when_nobody_could_be_asked() {
     let many: Vec<String> = (0..600).map(|i| format!("mailbox_exists-{}@example.com", i % 7)).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     assert_eq!(checked(&many, 0).0.len(), 600);
+}
+
+#[test]
+fn classify_answers_every_line_and_fails_for_unreadable_ones() {
+    let input = "{\"mx\":\"mx.example.com\",\"stage\":\"rcpt\",\"reply\":\"550 5.1.1 User unknown\"}\n";
+    let output = mailprobe_with(&["classify"], input);
+    assert!(output.status.success(), "{output:?}");
+    let got: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (got["reason"].as_str(), got["scope"].as_str()),
+        (Some("mailbox_not_found"), Some("recipient"))
+    );
+    let output = mailprobe_with(&["classify"], &format!("nonsense\n{input}"));
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), 2);
+    assert!(output.stderr.starts_with(b"mailprobe: lines that could not be read: 1"));
 }

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-const SLOW: &str = "{\"email\":\"mailbox_exists-700@secret.example\"}";
+const SLOW: &str = "{\"email\":\"mailbox_exists-1500@secret.example\"}";
 
 #[test]
 fn a_drain_finishes_what_is_under_way() {

@@ -2,7 +2,7 @@
 
 use crate::client::{Answer, Connection};
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -30,13 +30,44 @@ impl Server {
 
     /// Starts one on this folder.
     pub fn start_in(folder: TempDir, flags: &[&str]) -> Server {
+        let mut program = Command::new(std::env::current_exe().unwrap());
+        program.args(["scripted_server", "--exact", "--nocapture"]);
+        Server::spawn(
+            program,
+            folder,
+            |program, arguments| {
+                program.env(ARGUMENTS, arguments.join("\n"));
+            },
+            flags,
+        )
+    }
+
+    /// Starts the real binary, whose engine has no resolver to ask.
+    pub fn start_real() -> Server {
+        let program = Command::new(env!("CARGO_BIN_EXE_mailprobe"));
+        let flags = ["--resolver", "127.0.0.1:1"];
+        Server::spawn(
+            program,
+            tempfile::tempdir().unwrap(),
+            |program, arguments| {
+                program.args(arguments);
+            },
+            &flags,
+        )
+    }
+
+    fn spawn(
+        mut program: Command,
+        folder: TempDir,
+        give: impl FnOnce(&mut Command, &[&str]),
+        flags: &[&str],
+    ) -> Server {
         let data = folder.path().join("data");
         let log = folder.path().join("log");
         let mut arguments = vec!["serve", "--listen", "127.0.0.1:0", "--data", data.to_str().unwrap()];
         arguments.extend(flags);
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["scripted_server", "--exact", "--nocapture"])
-            .env(ARGUMENTS, arguments.join("\n"))
+        give(&mut program, &arguments);
+        let mut child = program
             .stdout(Stdio::piped())
             .stderr(std::fs::File::options().create(true).append(true).open(&log).unwrap())
             .spawn()
@@ -142,6 +173,15 @@ pub fn mailprobe(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Outp
     finish(
         Command::new(env!("CARGO_BIN_EXE_mailprobe")).args(arguments).env_clear().env("HOME", "/nonexistent"),
     )
+}
+
+/// Runs the real binary with something to read, which has to fit into a pipe.
+pub fn mailprobe_with(arguments: &[&str], input: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mailprobe"));
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
 }
 
 /// Runs a command with the scripted engine to its end. Standard output has lines of the test harness too.

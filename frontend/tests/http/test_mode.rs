@@ -65,3 +65,15 @@ fn the_account_is_real() {
     assert_eq!(account["cancel_at_period_end"], false);
     assert!(account["period_end"].as_str().unwrap().ends_with("+00:00"));
 }
+
+#[test]
+fn the_real_binary_serves_test_keys_and_drains() {
+    let mut server = Server::start_real();
+    assert_eq!(server.get("", "/readyz").status, 200);
+    let got = server.get(&server.test, "/v1/verify?email=role%40example.com");
+    assert_eq!(got.json()["reason"], "role_account");
+    assert_eq!(server.get(&server.live, "/v1/verify?email=nobody").json()["reason"], "invalid_syntax");
+    assert_eq!(server.credits(), 100);
+    server.signal(libc::SIGTERM);
+    assert_eq!(server.wait().code(), Some(0), "{}", server.log());
+}

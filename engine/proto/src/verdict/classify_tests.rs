@@ -1,11 +1,13 @@
-//! The rows of testdata/replies.txt, as they stand and mutated.
+//! The rows of testdata/replies.txt and testdata/wordings.txt, as they stand and mutated.
 
 use super::*;
 
 const ROWS: &str = include_str!("../../testdata/replies.txt");
+const WORDINGS: &str = include_str!("../../testdata/wordings.txt");
 
 struct Row {
     class: &'static str,
+    /// Empty where the class alone is stated.
     scope: &'static str,
     stage: Stage,
     mx: &'static str,
@@ -40,16 +42,30 @@ fn reply(text: &str) -> Reply {
 }
 
 fn rows() -> Vec<Row> {
-    let lines = ROWS.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-    lines
-        .map(|(number, line)| {
-            let (head, text) = line.split_once(" | ").expect(line);
-            let mut head = head.split(' ');
-            let mut next = || head.next().expect(line);
-            let (class, scope, stage, mx) = (next(), next(), stage(next()), next());
-            Row { class, scope, stage, mx, reply: reply(text), line: number + 1 }
-        })
-        .collect()
+    let lines = |text: &'static str| {
+        let numbered = text.lines().zip(1..);
+        numbered.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'))
+    };
+    let mut rows = Vec::new();
+    for (text, line) in lines(ROWS) {
+        let (head, text) = text.split_once(" | ").expect(text);
+        let mut head = head.split(' ');
+        let mut next = || head.next().expect(text);
+        let (class, scope, stage, mx) = (next(), next(), stage(next()), next());
+        rows.push(Row { class, scope, stage, mx, reply: reply(text), line });
+    }
+    for (text, line) in lines(WORDINGS) {
+        let (class, text) = text.split_once(' ').expect(text);
+        rows.push(Row {
+            class,
+            scope: "",
+            stage: Stage::Rcpt,
+            mx: "mx.example.org",
+            reply: reply(text),
+            line,
+        });
+    }
+    rows
 }
 
 #[test]
@@ -57,7 +73,8 @@ fn every_row_means_what_it_says() {
     let mut wrong = Vec::new();
     for row in rows() {
         let found = classify(&row.view(&row.reply));
-        if (found.class.as_str(), found.scope.as_str()) != (row.class, row.scope) {
+        let scope = if row.scope.is_empty() { "" } else { found.scope.as_str() };
+        if (found.class.as_str(), scope) != (row.class, row.scope) {
             let (line, class, scope, code, text) =
                 (row.line, row.class, row.scope, row.reply.code(), row.reply.text());
             wrong.push(format!("{line}: not {class} {scope} but {found:?}: {code} {text}"));
@@ -207,6 +224,16 @@ fn a_transient_reply_never_condemns() {
             assert!(!found.permanent && found.class != Class::NotFound, "line {}: {found:?}", row.line);
         }
     }
+}
+
+#[test]
+fn the_page_lists_the_rules_in_order() {
+    let page = include_str!("../../../../docs/verdicts.md");
+    let listed: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
+    let rows = rules().map(|(name, class, scope, source)| {
+        format!("| `{name}` | {} | {} | {source} |", class.as_str(), scope.as_str())
+    });
+    assert_eq!(listed, rows.collect::<Vec<_>>());
 }
 
 #[test]

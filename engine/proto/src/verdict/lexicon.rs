@@ -156,10 +156,37 @@ const NAMES: [(&str, Signal); 36] = [
 const PHRASES: &str = include_str!("../../data/phrases.txt");
 
 /// Words that a gap may not hold: after one of them something else than the mailbox is spoken of.
-const BARRIERS: [&str; 26] = [
-    APART, "domain", "host", "server", "hostname", "mx", "dns", "zone", "system", "sender", "from", "client",
-    "ip", "policy", "helo", "relay", "access", "command", "service", "or", "but", "may", "might", "if",
-    "because", "rejected",
+const BARRIERS: [&str; 30] = [
+    APART,
+    "authentication",
+    "agent",
+    "session",
+    "message",
+    "domain",
+    "host",
+    "server",
+    "hostname",
+    "mx",
+    "dns",
+    "zone",
+    "system",
+    "sender",
+    "from",
+    "client",
+    "ip",
+    "policy",
+    "helo",
+    "relay",
+    "access",
+    "command",
+    "service",
+    "or",
+    "but",
+    "may",
+    "might",
+    "if",
+    "because",
+    "rejected",
 ];
 
 /// Longest gap in words.
@@ -176,7 +203,7 @@ struct Phrase {
     parts: Box<[Part]>,
 }
 
-/// The phrases, bucketed by how their first word begins.
+/// The phrases, bucketed by how their first two words begin.
 struct Index {
     phrases: Vec<Phrase>,
     buckets: Vec<Vec<u16>>,
@@ -201,7 +228,12 @@ impl Index {
 
     fn add(&mut self, signal: Option<Signal>, parts: Box<[Part]>) {
         if let (Some(signal), Some(Part::Exact(first) | Part::Prefix(first))) = (signal, parts.first()) {
-            self.buckets[bucket(first)].push(self.phrases.len() as u16);
+            let second = match parts.get(1) {
+                Some(Part::Exact(second)) => Some(&**second),
+                Some(Part::Prefix(second)) if second.len() >= 2 => Some(&**second),
+                _ => None,
+            };
+            self.buckets[bucket(first, second)].push(self.phrases.len() as u16);
             self.phrases.push(Phrase { signal, parts });
         }
     }
@@ -227,10 +259,13 @@ fn entries() -> impl Iterator<Item = (&'static str, &'static str)> {
     })
 }
 
-/// By the first two bytes: a prefix of two bytes or more lies in the bucket of every word it matches.
-fn bucket(word: &str) -> usize {
-    let byte = |at: usize| usize::from(word.as_bytes().get(at).copied().unwrap_or(0));
-    (byte(0) * 31 + byte(1)) % BUCKETS
+/// By the first two bytes of each word: a prefix of two bytes or more lies in the bucket of every word it matches.
+/// Phrases of one word, or with a gap after the first, lie where there is no second.
+fn bucket(first: &str, second: Option<&str>) -> usize {
+    let byte = |word: &str, at: usize| usize::from(word.as_bytes().get(at).copied().unwrap_or(0));
+    let head = byte(first, 0) * 31 + byte(first, 1);
+    let tail = second.map_or(0, |second| byte(second, 0) * 37 + byte(second, 1) + 1);
+    (head * 17 + tail) % BUCKETS
 }
 
 fn parse(text: &str) -> Box<[Part]> {
@@ -248,7 +283,10 @@ fn parse(text: &str) -> Box<[Part]> {
 pub(super) fn signals(words: &Words) -> Signals {
     let mut signals = Signals::default();
     for at in 0..words.len() {
-        for &phrase in &INDEX.buckets[bucket(words.word(at))] {
+        let (first, second) = (words.word(at), words.word(at + 1));
+        let alone = &INDEX.buckets[bucket(first, None)];
+        let with_second = &INDEX.buckets[bucket(first, Some(second))];
+        for &phrase in alone.iter().chain(with_second) {
             let phrase = &INDEX.phrases[phrase as usize];
             if !signals.any_of(Signals::of(&[phrase.signal])) && matches(words, at, &phrase.parts) {
                 signals.raise(phrase.signal);
@@ -256,7 +294,7 @@ pub(super) fn signals(words: &Words) -> Signals {
         }
     }
     for (signal, part) in &INDEX.links {
-        if mentions(&words.links, part) {
+        if !words.links.is_empty() && mentions(&words.links, part) {
             signals.raise(*signal);
         }
     }

@@ -220,15 +220,19 @@ pub(super) const RULES: &[Rule] = &[
         .says(&[Authenticate])
         .unless(&[NoMailbox, FullMailbox, DisabledMailbox]),
     // Space and speed: the mailbox's, then ours, then the server's.
+    Rule::new("message-status", Unclear, Session, "R")
+        .at(At::Any)
+        .status(&[(2, 3, 3), (3, 4, 4), (6, 0, ALL)])
+        .unless(&[FullMailbox, NoMailbox, DisabledMailbox]),
     Rule::new("send-quota", Throttled, Us, "S W").at(At::Any).says(&[SendQuota]),
     Rule::new("full", Full, Recipient, "S F W")
         .code(PermanentBut(ABOUT_COMMANDS))
         .says(&[FullMailbox])
-        .unless(&[Uncertain, OurName]),
+        .unless(&[Uncertain, OurName, SenderWord]),
     Rule::new("full-for-now", Full, Recipient, "S F W")
         .code(Transient)
         .says(&[FullMailbox])
-        .unless(&[Uncertain, OurName]),
+        .unless(&[Uncertain, OurName, SenderWord]),
     Rule::new("too-many-unknown", Policy, Us, "Z").at(At::Any).says(&[TooManyBad]),
     Rule::new("session-limit", Throttled, Session, "S W").at(At::Any).says(&[SessionLimit]),
     Rule::new("too-many-recipients-status", Throttled, Session, "R").at(At::Any).status(&[(5, 3, 3)]),
@@ -333,6 +337,7 @@ pub(super) const RULES: &[Rule] = &[
         .code(Of(&[550, 551, 553, 554]))
         .status(&[(1, 0, 0), (1, 4, 4), (2, 0, 0)])
         .says(&[Rejected, Unavailable]),
+    Rule::new("retry-soon", Greylisted, Recipient, "W").code(Of(&[450, 451, 452])).says(&[RetrySoon]),
     Rule::new("policy-status", Policy, Us, "R").at(At::Any).status(&[(7, 0, ALL)]),
     Rule::new("unavailable", NotFound, Recipient, "S F R")
         .code(Of(&[550, 553, 554]))
@@ -347,7 +352,6 @@ pub(super) const RULES: &[Rule] = &[
         .code(Transient)
         .status(&[(2, 1, 1)])
         .unless(&[NotNow, DisabledBare]),
-    Rule::new("retry-soon", Greylisted, Recipient, "W").code(Of(&[450, 451, 452])).says(&[RetrySoon]),
     Rule::new("host-status", Temporary, Host, "R").at(At::Any).status(&[(3, 0, ALL), (4, 0, ALL)]),
     Rule::new("session-closing", Temporary, Session, "R").at(At::Any).code(Of(&[421])),
     Rule::new("for-now", Temporary, Host, "R").at(At::Any).code(Transient),

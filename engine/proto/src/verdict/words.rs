@@ -367,7 +367,7 @@ fn blank_tokens(text: &mut [u8], open: u8, close: u8) {
     let mut at = 0;
     while let Some(start) = memchr::memchr(open, &text[at..]).map(|found| at + found) {
         let rest = text[start + 1..].iter().take(ADDRESS_BYTES_MAX);
-        let token = rest.take_while(|byte| **byte != close && **byte != b' ').count();
+        let token = rest.take_while(|byte| ![open, close, b' '].contains(byte)).count();
         let end = start + 1 + token;
         if text.get(end) == Some(&close) {
             text[start..=end].fill(b' ');

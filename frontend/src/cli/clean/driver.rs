@@ -69,12 +69,14 @@ pub(super) fn run(
     sink: Sink,
     checker: &mut dyn Checker,
     progress: Progress,
+    max_wait: Duration,
 ) -> Result<Summary, CleanError> {
     let mut run = Run {
         source,
         sink,
         checker,
         progress,
+        max_wait,
         summary: Summary::default(),
         window: Window::default(),
         unsent: VecDeque::new(),
@@ -105,6 +107,8 @@ struct Run<'a> {
     sink: Sink,
     checker: &'a mut dyn Checker,
     progress: Progress,
+    /// What wants to wait longer than this is not asked again.
+    max_wait: Duration,
     summary: Summary,
     window: Window,
     /// Tickets that the engine had no room for.
@@ -209,12 +213,13 @@ impl Run<'_> {
     fn take(&mut self, answered: Answered) -> Result<(), CleanError> {
         let Answered { ticket, result, retry_after } = answered;
         let verdict = result.map_err(outage)?;
-        let retry = retry_after.filter(|_| verdict.reason == "unverifiable");
+        let delay = retry_after.map(|delay| delay.min(RETRY_DELAY_MAX));
+        let retry = delay.filter(|&delay| verdict.reason == "unverifiable" && delay <= self.max_wait);
         if let Some(delay) = retry
             && let Some(before) = self.window.postpone(ticket, verdict)
             && before < RETRIES_MAX
         {
-            self.later.push(Reverse((Instant::now() + delay.min(RETRY_DELAY_MAX), ticket)));
+            self.later.push(Reverse((Instant::now() + delay, ticket)));
         } else {
             self.window.settle(ticket, verdict);
         }

@@ -87,7 +87,15 @@ fn desk(name: &str, list: impl AsRef<[u8]>) -> Desk {
     let input = folder.path().join(name);
     std::fs::write(&input, list).unwrap();
     let output = Some(folder.path().join("out"));
-    let args = CleanArgs { input, output, format: None, column: None, resume: false, no_progress: true };
+    let args = CleanArgs {
+        input,
+        output,
+        format: None,
+        column: None,
+        max_wait: 3600,
+        resume: false,
+        no_progress: true,
+    };
     Desk { folder, args, checker: fake() }
 }
 

@@ -1,0 +1,286 @@
+//! `mailprobe classify`: what a server's reply means, for JSON lines in and out.
+//!
+//! In: `{"mx": "mx.example.com", "stage": "rcpt", "reply": "550 5.1.1 No such user"}`. `stage` is `banner`, `ehlo`,
+//! `mail`, `rcpt` or `control` (RCPT of the control recipient); `mx` may be left out. `reply` is the text as the
+//! server sent it; its lines may be parted by CRLF, LF or those escaped twice, and lines after the first may come
+//! without the reply code. Out: `{"class", "scope", "reason", "rule"}`, as docs/verdicts.md explains them.
+//!
+//! Every line in gives one line out, in order: a line that cannot be read gives `{"error", "line"}`.
+
+use engine::proto::smtp::reply::Reply;
+use engine::proto::verdict::catch_all::{ControlFinding, accepts_everything};
+use engine::proto::verdict::{Class, Classification, Reason, ReplyView, Stage, classify, reason_at_rcpt};
+use serde::{Deserialize, Serialize};
+use std::io::{self, BufRead, Write};
+
+/// Longest line that is read, in bytes, its end included.
+pub const LINE_BYTES_MAX: usize = 64 * 1024;
+
+#[derive(Deserialize)]
+struct Question {
+    #[serde(default)]
+    mx: String,
+    stage: String,
+    reply: String,
+}
+
+#[derive(Serialize)]
+struct Answer {
+    class: &'static str,
+    scope: &'static str,
+    reason: &'static str,
+    rule: &'static str,
+}
+
+#[derive(Serialize)]
+struct Malformed {
+    error: String,
+    line: usize,
+}
+
+/// Answers every line of `input` on `output`. Returns how many lines could not be read; the exit code is 1 when
+/// there are any.
+///
+/// # Errors
+/// What reading or writing gives; lines answered before it stand.
+pub fn run(mut input: impl BufRead, mut output: impl Write) -> io::Result<usize> {
+    let mut buffer = Vec::new();
+    let mut malformed = 0;
+    for line in 1.. {
+        let answer = match next_line(&mut input, &mut buffer)? {
+            Line::End => break,
+            Line::Whole => answer(&buffer),
+            Line::TooLong => Err(format!("the line is longer than {LINE_BYTES_MAX} bytes")),
+        };
+        match answer {
+            Ok(answer) => serde_json::to_writer(&mut output, &answer)?,
+            Err(error) => {
+                malformed += 1;
+                serde_json::to_writer(&mut output, &Malformed { error, line })?;
+            }
+        }
+        output.write_all(b"\n")?;
+    }
+    output.flush()?;
+    Ok(malformed)
+}
+
+enum Line {
+    Whole,
+    TooLong,
+    End,
+}
+
+/// Reads a line into `buffer`, of which no more is ever held than [`LINE_BYTES_MAX`].
+fn next_line(input: &mut impl BufRead, buffer: &mut Vec<u8>) -> io::Result<Line> {
+    buffer.clear();
+    let (mut seen, mut ended) = (0, false);
+    while !ended {
+        let piece = match input.fill_buf() {
+            Ok(piece) => piece,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        if piece.is_empty() {
+            break;
+        }
+        let end = piece.iter().position(|byte| *byte == b'\n');
+        let used = end.map_or(piece.len(), |at| at + 1);
+        let room = LINE_BYTES_MAX - buffer.len();
+        buffer.extend_from_slice(&piece[..used.min(room)]);
+        seen += used;
+        ended = end.is_some();
+        input.consume(used);
+    }
+    Ok(match seen {
+        0 => Line::End,
+        seen if seen > LINE_BYTES_MAX => Line::TooLong,
+        _ => Line::Whole,
+    })
+}
+
+fn answer(line: &[u8]) -> Result<Answer, String> {
+    let question: Question = serde_json::from_slice(line).map_err(|error| explain(&error))?;
+    let stage = stage(&question.stage).ok_or("stage is none of banner, ehlo, mail, rcpt, control")?;
+    let reply = reply(&question.reply).ok_or("reply does not begin with a reply code from 200 to 599")?;
+    let found = classify(&ReplyView { stage, mx: &question.mx, reply: &reply });
+    Ok(Answer {
+        class: found.class.as_str(),
+        scope: found.scope.as_str(),
+        reason: reason(stage, &question.mx, &found).as_str(),
+        rule: found.rule,
+    })
+}
+
+/// What is wrong with the JSON, without the values that serde would quote: they may be addresses.
+fn explain(error: &serde_json::Error) -> String {
+    match error.classify() {
+        serde_json::error::Category::Data => "not an object with the strings mx, stage and reply".into(),
+        _ => format!("not JSON: column {}", error.column()),
+    }
+}
+
+fn stage(name: &str) -> Option<Stage> {
+    Some(match name {
+        "banner" => Stage::Banner,
+        "ehlo" => Stage::Ehlo,
+        "mail" => Stage::Mail,
+        "rcpt" => Stage::Rcpt,
+        "control" => Stage::Control,
+        _ => return None,
+    })
+}
+
+/// The reply, however its lines are written. The first line's code is the reply's.
+fn reply(raw: &str) -> Option<Reply> {
+    let raw = raw.replace("\\r\\n", "\n").replace("\\n", "\n");
+    let mut lines = raw.trim().split('\n').map(|line| line.trim_end_matches('\r'));
+    let first = lines.next()?;
+    let digits = first.get(..3).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
+    let code = digits.parse().ok().filter(|code| (200..600).contains(code))?;
+    let mut text = after_code(first, digits)?.to_owned();
+    for line in lines {
+        text.push('\n');
+        text.push_str(after_code(line, digits).unwrap_or(line));
+    }
+    Some(Reply::new(code, &text))
+}
+
+/// The text of a line that begins with the reply code.
+fn after_code<'a>(line: &'a str, digits: &str) -> Option<&'a str> {
+    let rest = line.strip_prefix(digits)?;
+    match rest.chars().next() {
+        None => Some(rest),
+        Some(' ' | '-' | '\t') => Some(&rest[1..]),
+        Some(_) => None,
+    }
+}
+
+/// The reason that the reply alone leads to. An accepted recipient stands under the proviso that the control
+/// recipient is refused, and an accepted control recipient shows a catch-all domain; at hosts that accept every
+/// RCPT neither shows anything. Before RCPT nothing is known about a mailbox.
+fn reason(stage: Stage, mx: &str, found: &Classification) -> Reason {
+    let worthless = found.class == Class::Accepted && accepts_everything(mx);
+    match stage {
+        _ if worthless => Reason::Unverifiable,
+        Stage::Banner | Stage::Ehlo | Stage::Mail => Reason::Unverifiable,
+        Stage::Rcpt => reason_at_rcpt(found),
+        Stage::Control => match ControlFinding::of(found) {
+            ControlFinding::AcceptsAll => Reason::CatchAll,
+            ControlFinding::RefusesUnknown => Reason::MailboxNotFound,
+            ControlFinding::Unknown => Reason::Unverifiable,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn classified(input: &str) -> (Vec<serde_json::Value>, usize) {
+        let mut output = Vec::new();
+        // A tiny buffer, so that lines come in pieces.
+        let input = io::BufReader::with_capacity(7, input.as_bytes());
+        let malformed = run(input, &mut output).expect("memory does not fail");
+        let lines = String::from_utf8(output).expect("UTF-8");
+        (lines.lines().map(|line| serde_json::from_str(line).expect(line)).collect(), malformed)
+    }
+
+    fn check(input: &str, class: &str, scope: &str, reason: &str) {
+        let (lines, malformed) = classified(input);
+        assert_eq!(malformed, 0, "{input}");
+        assert_eq!(lines.len(), 1, "{input}");
+        let line = &lines[0];
+        assert_eq!(
+            (&line["class"], &line["scope"], &line["reason"]),
+            (&class.into(), &scope.into(), &reason.into())
+        );
+        assert!(line["rule"].is_string() && line.get("error").is_none(), "{line}");
+    }
+
+    #[test]
+    fn replies_are_classified() {
+        let not_found = ("NF", "recipient", "mailbox_not_found");
+        for reply in [
+            r"550-5.1.1 No such\r\n550 5.1.1 user",
+            r"550-5.1.1 No such\n550 5.1.1 user\n",
+            r"550 5.1.1 No such\nuser",
+            r"550-5.1.1 No such\\r\\n550 5.1.1 user\\r\\n",
+            r"550-5.1.1 No such\\nuser",
+        ] {
+            let line = format!(r#"{{"mx":"mx.example.com","stage":"rcpt","reply":"{reply}"}}"#);
+            check(&line, not_found.0, not_found.1, not_found.2);
+        }
+        check(r#"{"mx":"","stage":"rcpt","reply":"250 2.1.5 Ok"}"#, "EX", "recipient", "mailbox_exists");
+        check(r#"{"stage":"control","reply":"250 2.1.5 Ok"}"#, "EX", "recipient", "catch_all");
+        check(
+            r#"{"stage":"control","reply":"550 5.1.1 unknown user"}"#,
+            "NF",
+            "recipient",
+            "mailbox_not_found",
+        );
+        check(r#"{"stage":"control","reply":"552 5.2.2 mailbox full"}"#, "FULL", "recipient", "unverifiable");
+        check(
+            r#"{"mx":"mta5.am0.yahoodns.net","stage":"rcpt","reply":"250 ok"}"#,
+            "EX",
+            "recipient",
+            "unverifiable",
+        );
+        check(r#"{"stage":"banner","reply":"550 5.1.1 user unknown"}"#, "POL", "us", "unverifiable");
+        check(r#"{"stage":"rcpt","reply":"550"}"#, "POL", "us", "unverifiable");
+        check(
+            r#"{"stage":"rcpt","reply":"550 User unknown","more":1}"#,
+            "NF",
+            "recipient",
+            "mailbox_not_found",
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_said_in_its_place() {
+        let good = r#"{"stage":"rcpt","reply":"250 ok"}"#;
+        let long = format!(r#"{{"stage":"rcpt","reply":"250 {}"}}"#, "x".repeat(LINE_BYTES_MAX));
+        let bad = [
+            "not json",
+            "",
+            "[]",
+            "{}",
+            r#"{"stage":"data","reply":"250 ok"}"#,
+            r#"{"stage":"rcpt","reply":"hello"}"#,
+            r#"{"stage":"rcpt","reply":""}"#,
+            r#"{"stage":"rcpt","reply":"650 x"}"#,
+            r#"{"stage":"rcpt","reply":7}"#,
+            r#"{"stage":"rcpt","reply":"25é"}"#,
+            &long,
+        ];
+        let input: String = bad.iter().map(|line| format!("{line}\n{good}\n")).collect();
+        let (lines, malformed) = classified(&input);
+        assert_eq!((lines.len(), malformed), (2 * bad.len(), bad.len()));
+        for (index, line) in lines.iter().enumerate() {
+            assert_eq!(line.get("error").is_some(), index % 2 == 0, "{index}: {line}");
+            if index % 2 == 0 {
+                assert_eq!(line["line"], index + 1);
+            }
+        }
+    }
+
+    #[test]
+    fn the_longest_line_passes_and_the_last_needs_no_end() {
+        let frame = r#"{"stage":"rcpt","reply":"250 "}"#.len();
+        let longest = format!(r#"{{"stage":"rcpt","reply":"250 {}"}}"#, "x".repeat(LINE_BYTES_MAX - frame));
+        assert_eq!(classified(&longest).1, 0);
+        assert_eq!(classified(&longest.replace("250 x", "250 xx")).1, 1);
+        assert_eq!(classified("").0.len(), 0);
+        let mut output = Vec::new();
+        assert_eq!(
+            run(&b"{\"stage\":\"rcpt\",\"reply\":\"250 \xff\"}\n"[..], &mut output).expect("memory"),
+            1
+        );
+    }
+
+    #[test]
+    fn an_error_quotes_nothing() {
+        let (lines, _) = classified(r#"{"stage":"rcpt","reply":["secret@example.com"]}"#);
+        assert!(!lines[0].to_string().contains("secret"), "{}", lines[0]);
+    }
+}
