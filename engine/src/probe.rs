@@ -179,6 +179,7 @@ fn stage(step: Step) -> Stage {
 /// Counts of one session.
 #[derive(Default)]
 struct Tally {
+    transactions: u32,
     asked: u32,
     errors: u32,
     answers: u32,
@@ -198,6 +199,10 @@ async fn converse<R: Runtime>(
         let room = room.min(extensions.recipients_max.map_or(usize::MAX, |most| most as usize));
         if room == 0 {
             group.site.pace.borrow_mut().budget_held();
+            session.quit().await;
+            return Then::Again;
+        }
+        if extensions.transactions_max.is_some_and(|most| tally.transactions >= most) {
             session.quit().await;
             return Then::Again;
         }
@@ -291,6 +296,7 @@ async fn ask<R: Runtime>(
     session.limit = works.iter().flatten().map(|work| work.deadline).max().unwrap_or(now).max(now);
     let smtputf8 = works.iter().flatten().any(|work| work.address.needs_smtputf8());
     session.dialog.transact(now, works.iter().flatten().map(|work| work.address.as_str()), smtputf8);
+    tally.transactions += 1;
     tally.asked += works.len() as u32;
     let (mut after, mut answers) = (After::Open, 0);
     loop {
@@ -546,6 +552,7 @@ async fn ask_controls<R: Runtime>(
         .map(|control| format!("{}@{}", control_local_part(shard.random_bytes()), control.domain.as_str()))
         .collect();
     session.dialog.transact(now, recipients.iter().map(String::as_str), false);
+    tally.transactions += 1;
     tally.asked += controls.len() as u32;
     let mut controls: Vec<Option<Control>> = controls.into_iter().map(Some).collect();
     let mut after = After::Open;
