@@ -4,6 +4,7 @@ mod interop;
 mod refresh_lists;
 #[cfg(test)]
 mod rules;
+mod soak;
 
 use clap::Parser;
 use std::process::ExitCode;
@@ -15,11 +16,14 @@ enum Task {
     Interop(interop::Options),
     /// Write engine/proto/data and docs/lists.md from the newest packages of npm, PyPI and Cargo.lock.
     RefreshLists,
+    /// Weather for hours: hostile peers, crashes, malformed input (see docs/testing.md).
+    Soak(soak::Options),
 }
 
 fn main() -> ExitCode {
     match Task::parse() {
         Task::Interop(options) => interop::main(&options),
         Task::RefreshLists => refresh_lists::main(),
+        Task::Soak(options) => soak::main(&options),
     }
 }

@@ -9,8 +9,8 @@ mod cases;
 mod drivers;
 mod figures;
 mod net;
-mod process;
-mod report;
+pub mod process;
+pub mod report;
 mod selftest;
 mod servers;
 

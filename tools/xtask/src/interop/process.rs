@@ -118,6 +118,11 @@ impl Server {
         Ok(Server { name: name.into(), log: log.into(), child: Running(spawn(&mut command)?) })
     }
 
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.0.id()
+    }
+
     /// An error if the server has ended.
     pub fn running(&mut self) -> Result<(), Failure> {
         match self.child.0.try_wait() {

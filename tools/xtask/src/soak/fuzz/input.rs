@@ -1,0 +1,72 @@
+//! Inputs out of other inputs, and a stream of bytes cut in every way that matters.
+
+use fastrand::Rng;
+
+/// Longest input. Beyond every limit of a reply, a name and an address.
+pub const BYTES_MAX: usize = 20_000;
+
+/// Bytes that mean something to one parser or another.
+const TELLING: [u8; 24] = [
+    0, 1, 2, 9, b'\n', b'\r', b' ', b'"', b'-', b'.', b'0', b'2', b'5', b'9', b'@', b'\\', b'a', b'x', 0x7f,
+    0x80, 0xc0, 0xc3, 0xe2, 0xff,
+];
+
+/// FNV-1a: enough to draw from.
+pub fn hash(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// `old` with a few changes.
+pub fn change(random: &mut Rng, old: &[u8], others: &[Vec<u8>]) -> Vec<u8> {
+    let mut new = old.to_vec();
+    for _ in 0..random.usize(1..6) {
+        change_once(random, &mut new, others);
+    }
+    new.truncate(BYTES_MAX);
+    new
+}
+
+fn change_once(random: &mut Rng, bytes: &mut Vec<u8>, others: &[Vec<u8>]) {
+    let at = random.usize(..=bytes.len());
+    let end = (at + random.usize(1..24)).min(bytes.len());
+    match random.u8(..8) {
+        0 if at < bytes.len() => bytes[at] ^= 1 << random.u8(..8),
+        1 if at < bytes.len() => bytes[at] = random.u8(..),
+        2 if at < bytes.len() => bytes[at] = TELLING[random.usize(..TELLING.len())],
+        3 => bytes.insert(at, TELLING[random.usize(..TELLING.len())]),
+        4 => drop(bytes.drain(at..end)),
+        5 => bytes.truncate(at),
+        6 => {
+            let times = 1 << random.usize(..8);
+            let piece = bytes[at..end].repeat(times);
+            bytes.splice(at..at, piece);
+        }
+        _ => {
+            let Some(other) = random.choice(others) else { return };
+            let from = random.usize(..=other.len());
+            let to = (from + random.usize(1..200)).min(other.len());
+            bytes.splice(at..end, other[from..to].iter().copied());
+        }
+    }
+}
+
+/// The same bytes in other pieces: one by one, in small equal ones, and in pieces drawn from the bytes themselves.
+pub fn cuts(bytes: &[u8]) -> [Vec<&[u8]>; 4] {
+    let mut random = Rng::with_seed(hash(bytes));
+    let mut drawn = Vec::new();
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let most = if random.bool() { 8 } else { 3000 };
+        let (piece, more) = rest.split_at(random.usize(1..=rest.len().min(most)));
+        drawn.push(piece);
+        rest = more;
+    }
+    [bytes.chunks(1).collect(), bytes.chunks(2).collect(), bytes.chunks(7).collect(), drawn]
+}
+
+/// One of these.
+pub fn one<'a>(random: &mut Rng, of: &[&'a str]) -> &'a str {
+    of[random.usize(..of.len())]
+}

@@ -1,0 +1,146 @@
+//! Replies: bounded, printable, and the same in whatever pieces they come; then what is read out of them.
+
+use super::input::{cuts, one};
+use engine_proto::limits::{REPLY_BYTES_MAX, REPLY_LINES_MAX};
+use engine_proto::smtp::ehlo::Extensions;
+use engine_proto::smtp::reply::{Reply, ReplyError, ReplyParser};
+use engine_proto::smtp::status::{EnhancedCode, SUBJECT_MAX};
+use engine_proto::verdict::{Reason, ReplyView, Stage, classify, reason_at_rcpt};
+use fastrand::Rng;
+
+const TEXTS: [&str; 20] = [
+    "2.1.5 Ok",
+    "5.1.1 <a@b.example>: Recipient address rejected: User unknown in virtual mailbox table",
+    "5.2.2 mailbox full",
+    "#5.1.0 Address rejected.",
+    "4.7.1 Greylisted, please try again in 300 seconds",
+    "5.7.606 Access denied, banned sending IP [192.0.2.1]",
+    "The email account that you tried to reach does not exist. https://support.example/?p=NoSuchUser",
+    "mx.example.com ESMTP",
+    "PIPELINING",
+    "STARTTLS",
+    "LIMITS RCPTMAX=20 MAILMAX=99999999999999999999",
+    "SIZE 18446744073709551616",
+    "5.1.1.1 5.1. .5 5..1 550-5.1.1",
+    "\u{0}\u{1}\u{7f}",
+    "\u{fe0f}\u{202e}ünknown mailbox",
+    "",
+    "\t",
+    "- -",
+    "disabled account; user is over quota (in reply to RCPT TO command)",
+    "version 5.1.1 of 4.4.4",
+];
+const CODES: [&str; 16] = [
+    "220", "250", "251", "252", "354", "421", "450", "451", "452", "550", "551", "552", "554", "199", "600",
+    "5",
+];
+
+pub fn grow(random: &mut Rng) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for _ in 0..random.usize(1..5) {
+        reply(random, &mut bytes);
+    }
+    bytes
+}
+
+/// One reply, now and then with a fault. The dialog's servers speak with it too.
+pub fn reply(random: &mut Rng, bytes: &mut Vec<u8>) {
+    let code = one(random, &CODES);
+    let lines = match random.u8(..32) {
+        0 => random.usize(..130),
+        _ => random.usize(1..4),
+    };
+    for line in 0..lines {
+        let code = if random.u8(..64) == 0 { one(random, &CODES) } else { code };
+        bytes.extend_from_slice(code.as_bytes());
+        bytes.push(if line + 1 < lines { b'-' } else { b' ' });
+        if random.u8(..48) == 0 {
+            bytes.extend_from_slice("x".repeat(random.usize(..2200)).as_bytes());
+        }
+        bytes.extend_from_slice(one(random, &TEXTS).as_bytes());
+        bytes.extend_from_slice(
+            one(random, &["\r\n", "\r\n", "\r\n", "\r\n", "\r\n", "\r\n", "\n", "\r"]).as_bytes(),
+        );
+    }
+}
+
+pub fn feed(input: &[u8]) -> Result<(), String> {
+    let whole = read([input].into_iter());
+    for cut in cuts(input) {
+        let pieces = cut.len();
+        if read(cut.into_iter()) != whole {
+            return Err(format!("{pieces} pieces make another story"));
+        }
+    }
+    whole.replies.iter().try_for_each(holds)
+}
+
+/// All that comes out of a stream.
+#[derive(PartialEq, Eq)]
+struct Story {
+    replies: Vec<Reply>,
+    error: Option<ReplyError>,
+    empty: bool,
+}
+
+fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Story {
+    let mut parser = ReplyParser::default();
+    let mut story = Story { replies: Vec::new(), error: None, empty: true };
+    for piece in pieces {
+        parser.feed(piece);
+        loop {
+            match parser.next() {
+                Ok(Some(reply)) => story.replies.push(reply),
+                Ok(None) => break,
+                Err(error) => {
+                    story.error = Some(error);
+                    break;
+                }
+            }
+        }
+    }
+    // After an error the session is over, and what is held means nothing.
+    story.empty = story.error.is_some() || parser.is_empty();
+    story
+}
+
+/// What is true of every reply.
+fn holds(reply: &Reply) -> Result<(), String> {
+    let text = reply.text();
+    // A byte that is no UTF-8 becomes a character of three.
+    if text.len() > 4 * REPLY_BYTES_MAX || reply.lines().count() > REPLY_LINES_MAX {
+        return Err(format!("{} octets in {} lines", text.len(), reply.lines().count()));
+    }
+    if !(200..600).contains(&reply.code()) {
+        return Err(format!("code {}", reply.code()));
+    }
+    if text.chars().any(|c| c.is_control() && c != '\n' && c != '\t') {
+        return Err("a control character would reach a terminal".into());
+    }
+    if let Some(status) = EnhancedCode::find(reply)
+        && (u16::from(status.class) != reply.code() / 100
+            || status.subject > SUBJECT_MAX
+            || status.detail > 999)
+    {
+        return Err(format!("{status} in a {}", reply.code()));
+    }
+    let extensions = Extensions::read(reply);
+    if extensions.recipients_max == Some(0) || extensions.transactions_max == Some(0) {
+        return Err("a limit of 0".into());
+    }
+    verdict_holds(reply)
+}
+
+/// A transient reply never says that there is no mailbox, and a refusal never that there is one.
+fn verdict_holds(reply: &Reply) -> Result<(), String> {
+    for stage in [Stage::Banner, Stage::Ehlo, Stage::Mail, Stage::Rcpt, Stage::Control] {
+        for mx in ["", "mx.example.com", "aspmx.l.google.com"] {
+            let classification = classify(&ReplyView { stage, mx, reply });
+            let reason = reason_at_rcpt(&classification);
+            if reason == Reason::MailboxNotFound && !(reply.is_permanent() && classification.permanent) {
+                return Err(format!("{} says there is no mailbox, by {}", reply.code(), classification.rule));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,227 @@
+//! `soak hostile`: a server that talks to thousands of misbehaving peers at once stays whole, and right.
+//!
+//! The domains of mailnet's hostile.toml stand in the DNS many times over, each copy with a host of its own, beside
+//! those of reasons.toml. A round asks `mailprobe serve` about one address at every copy of one set, all at once,
+//! and meanwhile about the well-behaved domains. A host that failed is left alone for a minute (`DOWN` in
+//! engine/src/site.rs), so the rounds take turns with the sets; a warm-up visits each set of the full version once,
+//! after which there is nothing left to be remembered for the first time.
+//!
+//! Every verdict must be the one that mailnet's library expects, the server must neither panic nor end in disorder,
+//! and no later than [`SETTLE_LIMIT`] after the last round its memory must be back within a tenth of what it was
+//! after the warm-up, its descriptors within [`DESCRIPTORS_SPARE`].
+
+mod asking;
+mod scenario;
+
+use super::world::{Mailnet, Serve, World};
+use super::{Failure, Options};
+use crate::interop::process;
+use crate::interop::report::{self, Tally};
+use asking::{Ask, ask_all};
+use scenario::{Copies, Hostile};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// How long memory may take to come back: mimalloc returns what is free with a delay, and sessions that found no
+/// more work say QUIT after two seconds.
+const SETTLE_LIMIT: Duration = Duration::from_secs(60);
+/// What redb, epoll and the log may open late.
+const DESCRIPTORS_SPARE: usize = 8;
+/// Threads that ask about well-behaved domains while a round lasts.
+const WELL_BEHAVED_THREADS: usize = 8;
+/// Checks on one account: below every limit of the contract on requests.
+const CHECKS_PER_ACCOUNT: usize = 500;
+
+struct Size {
+    copies: Copies,
+    /// Rounds before the baseline is taken.
+    warm_up: usize,
+    rounds: usize,
+    /// Checks under way at once.
+    at_once: usize,
+    sessions_min: u64,
+}
+
+const FULL: Size = Size {
+    copies: Copies { sets: 3, copies: 22, waiting: true },
+    warm_up: 3,
+    rounds: 5,
+    at_once: 2000,
+    sessions_min: 10_000,
+};
+
+/// Without peers that only wait: each would take half a minute. Every round has a set of its own.
+const SMALL: Size = Size {
+    copies: Copies { sets: 4, copies: 3, waiting: false },
+    warm_up: 1,
+    rounds: 3,
+    at_once: 200,
+    sessions_min: 400,
+};
+
+/// What a look at the server's process shows.
+#[derive(Clone, Copy)]
+struct Footprint {
+    resident_kib: u64,
+    descriptors: usize,
+}
+
+pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
+    let size = if options.small { SMALL } else { FULL };
+    let seed = options.seed();
+    report::line(&format!("hostile: seed {seed}"));
+    let world = World::make(options)?;
+    let hostile = Hostile::make(&size.copies, seed)?;
+    let mailnet = world.mailnet(&hostile.text)?;
+    let traps = world.path("traps");
+    std::fs::write(&traps, &hostile.spamtraps).map_err(|error| Failure(format!("traps: {error}")))?;
+    let traps = traps.to_string_lossy();
+    let sessions = size.at_once.to_string();
+    let more = ["--sessions", &sessions, "--connections", "4096", "--spamtraps", &traps];
+    let serve = world.serve(&mailnet, &more)?;
+    let mut tally = Tally::default();
+    let soaked = Soak { world, size, hostile, serve }.go(&mut tally)?;
+    finish(soaked, mailnet, &mut tally)?;
+    Ok(Some(tally))
+}
+
+struct Soak {
+    world: World,
+    size: Size,
+    hostile: Hostile,
+    serve: Serve,
+}
+
+impl Soak {
+    fn go(mut self, tally: &mut Tally) -> Result<Soak, Failure> {
+        let keys = self.keys()?;
+        let well_behaved = self.world.account("well-behaved", 1_000_000)?;
+        for round in 0..self.size.warm_up {
+            self.round(round, &keys, &well_behaved, tally)?;
+        }
+        let baseline = self.rest()?;
+        report::line(&format!(
+            "after the warm-up: {} KiB resident, {} descriptors",
+            baseline.resident_kib, baseline.descriptors
+        ));
+        for round in self.size.warm_up..self.size.warm_up + self.size.rounds {
+            self.round(round, &keys, &well_behaved, tally)?;
+        }
+        self.settle(baseline, tally)?;
+        Ok(self)
+    }
+
+    /// A key for every so many checks of a round, each of an account of its own.
+    fn keys(&self) -> Result<Vec<String>, Failure> {
+        let rounds = self.size.warm_up + self.size.rounds;
+        let checks = self.hostile.round(0, 0).len() * rounds;
+        let account = |number| self.world.account(&format!("hostile-{number}"), 10_000);
+        (0..checks.div_ceil(CHECKS_PER_ACCOUNT)).map(account).collect()
+    }
+
+    /// One address of every copy of a set, and of every well-behaved domain.
+    fn round(&mut self, round: usize, keys: &[String], well: &str, tally: &mut Tally) -> Result<(), Failure> {
+        let hostile = self.hostile.round(round, round % self.size.copies.sets);
+        let asks = |(number, (address, expected)): (usize, (String, &'static str))| Ask {
+            key: keys[(round + number * keys.len() / hostile.len().max(1)) % keys.len()].clone(),
+            address,
+            expected,
+        };
+        let hostile_asks: Vec<Ask> = hostile.iter().cloned().enumerate().map(asks).collect();
+        let well_asks: Vec<Ask> = self
+            .hostile
+            .well_behaved(round)
+            .into_iter()
+            .map(|(address, expected)| Ask { key: well.to_owned(), address, expected })
+            .collect();
+        let (address, at_once) = (self.serve.address, self.size.at_once);
+        let (bad, good) = std::thread::scope(|scope| {
+            let bad = scope.spawn(|| ask_all(address, &hostile_asks, at_once));
+            let good = ask_all(address, &well_asks, WELL_BEHAVED_THREADS);
+            (bad.join().unwrap_or_else(|_| Err(Failure("a thread that asks panicked".into()))), good)
+        });
+        let (bad, good) = (bad?, good?);
+        self.serve.running()?;
+        let Footprint { resident_kib, descriptors } = self.footprint()?;
+        report::line(&format!(
+            "round {round}: {resident_kib} KiB resident, {descriptors} descriptors behind it"
+        ));
+        tally.check(&format!("round {round}, hostile peers"), bad.judge());
+        tally.check(&format!("round {round}, well-behaved peers meanwhile"), good.judge());
+        Ok(())
+    }
+
+    /// The footprint once idle sessions are gone.
+    fn rest(&self) -> Result<Footprint, Failure> {
+        process::sleep(Duration::from_secs(5))?;
+        self.footprint()
+    }
+
+    fn footprint(&self) -> Result<Footprint, Failure> {
+        Ok(Footprint { resident_kib: self.serve.resident_kib()?, descriptors: self.serve.descriptors()? })
+    }
+
+    /// Waits until the footprint is that of the baseline again.
+    fn settle(&mut self, baseline: Footprint, tally: &mut Tally) -> Result<(), Failure> {
+        let (start, most_kib) = (Instant::now(), baseline.resident_kib + baseline.resident_kib / 10);
+        let most_descriptors = baseline.descriptors + DESCRIPTORS_SPARE;
+        let mut now = self.footprint()?;
+        while (now.resident_kib > most_kib || now.descriptors > most_descriptors)
+            && start.elapsed() < SETTLE_LIMIT
+        {
+            process::sleep(Duration::from_secs(1))?;
+            now = self.footprint()?;
+        }
+        let waited = start.elapsed().as_secs();
+        let resident =
+            format!("{} KiB after {waited} s, {} at the baseline", now.resident_kib, baseline.resident_kib);
+        let open = format!("{} after {waited} s, {} at the baseline", now.descriptors, baseline.descriptors);
+        let hold = |holds: bool, figures: String| if holds { Ok(figures) } else { Err(figures) };
+        tally.check("memory is back", hold(now.resident_kib <= most_kib, resident));
+        tally.check("descriptors are back", hold(now.descriptors <= most_descriptors, open));
+        Ok(())
+    }
+}
+
+/// Ends both in order and looks at what they leave behind.
+fn finish(soaked: Soak, mailnet: Mailnet, tally: &mut Tally) -> Result<(), Failure> {
+    let Soak { serve, size, world, .. } = soaked;
+    let log_path = world.path("serve.log");
+    tally.check(
+        "the server ends in order",
+        serve.stop().map(|()| "status 0".into()).map_err(|failure| failure.0),
+    );
+    let log =
+        std::fs::read(&log_path).map_err(|error| Failure(format!("{}: {error}", log_path.display())))?;
+    tally.check("no panic", no_panic(&String::from_utf8_lossy(&log)));
+    let counted = mailnet.stop()?;
+    let number = |field: &str| counted.get(field).and_then(serde_json::Value::as_u64).unwrap_or_default();
+    let figures = format!(
+        "{} sessions, {} at once at the peak, {} misdeeds done",
+        number("sessions"),
+        number("sessions_peak"),
+        number("misdeeds")
+    );
+    let enough = number("sessions") >= size.sessions_min;
+    tally.check("enough sessions", if enough { Ok(figures) } else { Err(figures) });
+    let violations = counted.get("violations").map(ToString::to_string).unwrap_or_default();
+    tally.check(
+        "no rule of the protocols broken",
+        if violations == "{}" { Ok("none".into()) } else { Err(violations) },
+    );
+    Ok(())
+}
+
+/// Any panic of the server stands in its log, by its place alone.
+pub fn no_panic(log: &str) -> Result<String, String> {
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    for line in log.lines().filter(|line| line.contains("panic") || line.contains("a defect was met")) {
+        // Without the time in front.
+        *places.entry(line.split_once(' ').map_or(line, |(_, rest)| rest)).or_default() += 1;
+    }
+    if places.is_empty() {
+        return Ok(format!("none in {} lines of log", log.lines().count()));
+    }
+    let lines: Vec<String> = places.iter().map(|(line, times)| format!("{times} times {line}")).collect();
+    Err(lines.join("\n      "))
+}

@@ -1,0 +1,93 @@
+//! Many checks at once, each compared with what must come out.
+
+use super::super::{Failure, http};
+use crate::interop::process::interrupted;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// A thread for every check under way; they only wait.
+const STACK_BYTES: usize = 256 * 1024;
+
+/// One check.
+pub struct Ask {
+    pub key: String,
+    pub address: String,
+    pub expected: &'static str,
+}
+
+/// What came of many.
+#[derive(Default)]
+pub struct Asked {
+    right: usize,
+    /// What was wrong, by kind: how often, and the first address.
+    wrong: BTreeMap<String, (usize, String)>,
+    taken: Duration,
+}
+
+impl Asked {
+    /// Whether all were right.
+    pub fn judge(&self) -> Result<String, String> {
+        let figures = format!("{} right verdicts in {:.1} s", self.right, self.taken.as_secs_f32());
+        if self.wrong.is_empty() && self.right > 0 {
+            return Ok(figures);
+        }
+        let line = |(kind, (times, address)): (&String, &(usize, String))| {
+            format!("\n      {times} of {kind}: {address}")
+        };
+        Err(figures + &self.wrong.iter().map(line).collect::<String>())
+    }
+}
+
+/// Asks all of them, `at_once` at a time.
+pub fn ask_all(server: SocketAddr, asks: &[Ask], at_once: usize) -> Result<Asked, Failure> {
+    let start = Instant::now();
+    let (next, asked) = (AtomicUsize::new(0), Mutex::new(Asked::default()));
+    let work = || {
+        while let Some(ask) = asks.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if interrupted().is_err() {
+                return;
+            }
+            let outcome = check(server, ask);
+            let mut asked = asked.lock().unwrap_or_else(PoisonError::into_inner);
+            match outcome {
+                Ok(()) => asked.right += 1,
+                Err(said) => {
+                    let kind = format!("{}, {said} for {}", ask.kind(), ask.expected);
+                    asked.wrong.entry(kind).or_insert_with(|| (0, ask.address.clone())).0 += 1;
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..at_once.min(asks.len()) {
+            let spawned = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work);
+            spawned.map_err(|error| Failure(format!("no thread for a check: {error}")))?;
+        }
+        Ok(())
+    })?;
+    interrupted()?;
+    let asked = asked.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(Asked { taken: start.elapsed(), ..asked })
+}
+impl Ask {
+    /// The domain without the numbers of its copy.
+    fn kind(&self) -> &str {
+        let domain = self.address.rsplit_once('@').map_or("", |(_, domain)| domain);
+        let stem = domain.split('.').next().unwrap_or_default();
+        stem.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-')
+    }
+}
+
+/// What was said instead, if it was not what must be.
+fn check(server: SocketAddr, ask: &Ask) -> Result<(), String> {
+    let answer = http::verify(server, &ask.key, &ask.address)?;
+    match (answer.status, answer.text("reason")) {
+        (200, reason) if reason == ask.expected => Ok(()),
+        (200, reason) => Err(reason.to_owned()),
+        (status, _) => Err(format!("{status} {}", answer.text("error"))),
+    }
+}

@@ -1,0 +1,130 @@
+//! hostile.toml many times over, beside reasons.toml, as one scenario of mailnet.
+
+use super::super::Failure;
+use mailnet::Scenario;
+use std::collections::BTreeMap;
+use toml::{Table, Value};
+
+const HOSTILE: &str = include_str!("../../../../mailnet/scenarios/hostile.toml");
+const REASONS: &str = include_str!("../../../../mailnet/scenarios/reasons.toml");
+
+/// Addresses drawn from reasons.toml; each is asked once or, if a second time changes nothing, in every round.
+const WELL_BEHAVED: usize = 400;
+/// Addresses of well-behaved domains in one round.
+const WELL_BEHAVED_PER_ROUND: usize = 120;
+
+/// How often hostile.toml is there.
+pub struct Copies {
+    /// Sets of copies that rounds take turns with.
+    pub sets: usize,
+    /// Copies of each domain in a set.
+    pub copies: usize,
+    /// Also the domains whose misdeed is to let the client wait for its time-outs.
+    pub waiting: bool,
+}
+
+/// An address and the reason that must be given for it.
+pub type Expected = (String, &'static str);
+
+/// The scenario and what to ask.
+pub struct Hostile {
+    /// As mailnet reads it.
+    pub text: String,
+    /// A line each, as `--spamtraps` takes them.
+    pub spamtraps: String,
+    scenario: Scenario,
+    /// The domains of each set.
+    sets: Vec<Vec<String>>,
+    /// May be asked in any round.
+    steady: Vec<Expected>,
+    /// May be asked once only: greylisting lets the second time in.
+    once: Vec<Expected>,
+}
+
+impl Hostile {
+    pub fn make(copies: &Copies, seed: u64) -> Result<Hostile, Failure> {
+        let (hostile, mut world) = (parse(HOSTILE)?, parse(REASONS)?);
+        let originals: Vec<&Table> = array(&hostile, "domain").iter().filter_map(Value::as_table).collect();
+        let mut domains = array(&world, "domain").to_vec();
+        let mut sets = Vec::new();
+        for set in 0..copies.sets {
+            let mut names = Vec::new();
+            for domain in &originals {
+                for number in 0..copies.copies {
+                    let Some(copy) = copy(domain, set, number, copies.waiting) else { continue };
+                    names.extend(copy.get("name").and_then(Value::as_str).map(str::to_owned));
+                    domains.push(Value::Table(copy));
+                }
+            }
+            sets.push(names);
+        }
+        let traps = array(&world, "spamtraps").iter().filter_map(Value::as_str).collect::<Vec<_>>();
+        let spamtraps = traps.join("\n") + "\n";
+        world.insert("domain".into(), Value::Array(domains));
+        let text = toml::to_string(&world).map_err(|error| Failure(format!("the scenario: {error}")))?;
+        let scenario = Scenario::parse(&text).map_err(|error| Failure(format!("the scenario: {error}")))?;
+        let (steady, once) = well_behaved(seed, copies.waiting)?;
+        Ok(Hostile { text, spamtraps, scenario, sets, steady, once })
+    }
+
+    /// An address at every domain of a set that no other round asks about.
+    pub fn round(&self, round: usize, set: usize) -> Vec<Expected> {
+        let ask = |domain: &String| {
+            let address = format!("user-{}@{domain}", round + 1);
+            let expected = self.scenario.expected(&address).reason.as_str();
+            (address, expected)
+        };
+        self.sets[set].iter().map(ask).collect()
+    }
+
+    /// Addresses at well-behaved domains for a round.
+    pub fn well_behaved(&self, round: usize) -> Vec<Expected> {
+        let once = self.once.iter().skip(round * 4).take(4);
+        let steady =
+            self.steady.iter().cycle().skip(round * 50).take(self.steady.len().min(WELL_BEHAVED_PER_ROUND));
+        once.chain(steady).cloned().collect()
+    }
+}
+
+/// `name-SET-NUMBER.example` with the host, the misdeeds and the expectation of `name.example`.
+fn copy(domain: &Table, set: usize, number: usize, waiting: bool) -> Option<Table> {
+    let name = domain.get("name")?.as_str()?;
+    let (stem, zone) = name.split_once('.')?;
+    if !waiting && waits(stem) {
+        return None;
+    }
+    let mut copy = domain.clone();
+    copy.insert("name".into(), format!("{stem}-{set}-{number}.{zone}").into());
+    let mut mailboxes = Table::new();
+    mailboxes.insert("ok".into(), Value::Array(vec!["alice".into(), "user-#".into()]));
+    copy.insert("mailboxes".into(), mailboxes.into());
+    Some(copy)
+}
+
+/// Whether a domain's servers, by its name, let the client wait for its time-outs.
+fn waits(stem: &str) -> bool {
+    ["hang", "drip", "silent", "timeout", "failover"].iter().any(|word| stem.contains(word))
+}
+
+/// Addresses of reasons.toml, each once: those that may be asked again, and those that may not.
+fn well_behaved(seed: u64, waiting: bool) -> Result<(Vec<Expected>, Vec<Expected>), Failure> {
+    let scenario = Scenario::parse(REASONS).map_err(|error| Failure(format!("reasons.toml: {error}")))?;
+    let drawn: BTreeMap<String, _> = scenario
+        .addresses(WELL_BEHAVED, seed)
+        .filter(|(address, _)| waiting || !waits(address.rsplit('@').next().unwrap_or_default()))
+        .collect();
+    let (steady, once): (Vec<_>, Vec<_>) =
+        drawn.into_iter().partition(|(_, expected)| expected.reason == expected.patient);
+    let named = |list: Vec<(String, mailnet::ExpectedVerdict)>| {
+        list.into_iter().map(|(address, expected)| (address, expected.reason.as_str())).collect()
+    };
+    Ok((named(steady), named(once)))
+}
+
+fn parse(text: &str) -> Result<Table, Failure> {
+    text.parse().map_err(|error| Failure(format!("a scenario: {error}")))
+}
+
+fn array<'a>(table: &'a Table, key: &str) -> &'a [Value] {
+    table.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}

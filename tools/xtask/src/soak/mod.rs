@@ -1,0 +1,90 @@
+//! `cargo xtask soak NAME`: campaigns that wear the product down instead of asking it one question.
+//!
+//! - `hostile` (hostile.rs): thousands of sessions with peers that misbehave in every way that mailnet knows;
+//! - `crash` (crash.rs): `kill -9` of the server while hundreds of charged checks are under way;
+//! - `fuzz` (fuzz/): malformed input to everything that reads what strangers write.
+//!
+//! Each has a small version with a fixed seed for `.ci/run`. docs/testing.md tells what each of them proves.
+
+mod crash;
+mod fuzz;
+mod hostile;
+mod http;
+mod world;
+
+use crate::interop::process;
+use crate::interop::report::{self, Tally};
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+pub use crate::interop::Failure;
+
+/// The seed of the small versions.
+const SMALL_SEED: u64 = 1;
+
+#[derive(Args)]
+pub struct Options {
+    /// Which campaign.
+    #[arg(value_enum)]
+    name: Name,
+    /// The version for `.ci/run`: under a minute, debug builds, a fixed seed.
+    #[arg(long)]
+    small: bool,
+    /// What all draws come from; without it the small version has its own and the full one takes the time.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// fuzz: CPU seconds for each target (600, small: 10).
+    #[arg(long, value_name = "N")]
+    seconds: Option<u64>,
+    /// hostile, crash: take `mailprobe` and `mailnet` from this folder instead of building them.
+    #[arg(long, value_name = "PATH")]
+    bin_dir: Option<PathBuf>,
+    /// fuzz: only run this one input, as a failure prints it.
+    #[arg(long, value_name = "TARGET:HEX")]
+    replay: Option<String>,
+    /// fuzz: this binary is built with the profile `soak`.
+    #[arg(long, hide = true)]
+    in_profile: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Name {
+    /// 10,000 sessions with peers that misbehave: no panic, no leak, right verdicts meanwhile.
+    Hostile,
+    /// The server is killed with 200 checks under way: every credit is accounted for.
+    Crash,
+    /// Malformed addresses, replies, DNS messages and dialogs.
+    Fuzz,
+}
+
+impl Options {
+    fn seed(&self) -> u64 {
+        let by_the_clock = || {
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            now.map_or(0, |since| since.as_secs())
+        };
+        self.seed.unwrap_or_else(|| if self.small { SMALL_SEED } else { by_the_clock() })
+    }
+}
+
+/// Runs one campaign.
+pub fn main(options: &Options) -> ExitCode {
+    let outcome = process::watch_signals().and_then(|()| match options.name {
+        Name::Hostile => hostile::run(options),
+        Name::Crash => crash::run(options),
+        Name::Fuzz => fuzz::run(options),
+    });
+    match outcome {
+        Ok(None) => ExitCode::SUCCESS,
+        Ok(Some(Tally { passed, failed })) => {
+            report::line(&format!("{passed} passed, {failed} failed"));
+            if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(Failure(message)) => {
+            report::line(&format!("soak: {message}"));
+            report::line("0 passed, 1 failed");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! What the campaigns against the binaries have in common: a folder of their own, mailnet and `mailprobe serve` in
+//! processes of their own, and accounts with live keys.
+
+use super::{Failure, Options};
+use crate::interop::process::{self, Server, wait_until};
+use serde_json::Value;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// A release build from nothing on two cores.
+const BUILD_LIMIT: Duration = Duration::from_secs(1500);
+const START_LIMIT: Duration = Duration::from_secs(60);
+/// The server drains: a check under way may take a minute.
+const END_LIMIT: Duration = Duration::from_secs(90);
+const COMMAND_LIMIT: Duration = Duration::from_secs(60);
+
+/// The binaries and a folder; the folder goes with it.
+pub struct World {
+    folder: tempfile::TempDir,
+    binaries: PathBuf,
+}
+
+/// mailnet, playing a scenario.
+pub struct Mailnet {
+    server: Server,
+    log: PathBuf,
+    dns: String,
+    smtp_port: String,
+}
+
+/// `mailprobe serve`.
+pub struct Serve {
+    server: Server,
+    log: PathBuf,
+    /// Where the API is.
+    pub address: SocketAddr,
+}
+
+/// An account's credits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Credits {
+    /// Free to spend.
+    pub available: u64,
+    /// Set aside for checks under way.
+    pub held: u64,
+    /// Ever spent.
+    pub spent: u64,
+    /// Ever expired.
+    pub expired: u64,
+    /// Ever granted.
+    pub granted: u64,
+}
+
+impl World {
+    /// Builds the binaries unless they are given, and makes the folder.
+    pub fn make(options: &Options) -> Result<World, Failure> {
+        let folder =
+            tempfile::Builder::new().prefix("soak-").tempdir().map_err(|error| wrong("tempdir", &error))?;
+        let binaries = match &options.bin_dir {
+            Some(path) => path.canonicalize().map_err(|error| wrong(path.display(), &error))?,
+            None => build(folder.path(), !options.small)?,
+        };
+        mailnet::raise_open_files();
+        Ok(World { folder, binaries })
+    }
+
+    /// The path of a file in the folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Starts mailnet with a scenario.
+    pub fn mailnet(&self, scenario: &str) -> Result<Mailnet, Failure> {
+        let (path, log) = (self.path("scenario.toml"), self.path("mailnet.log"));
+        write(&path, scenario)?;
+        let mut command = Command::new(self.binaries.join("mailnet"));
+        command.arg("--scenario").arg(&path);
+        let mut server = Server::start("mailnet", command, &log)?;
+        let line = ready_line(&mut server, &log, "dns ")?;
+        let words: Vec<&str> = line.split(' ').collect();
+        let (Some(dns), Some(port)) = (words.first(), words.get(2)) else {
+            return Err(server.complain("says ready in other words"));
+        };
+        let (dns, smtp_port) = ((*dns).to_owned(), (*port).to_owned());
+        Ok(Mailnet { server, log, dns, smtp_port })
+    }
+
+    /// Starts `mailprobe serve` on the folder's data, with its engine pointed at mailnet.
+    pub fn serve(&self, mailnet: &Mailnet, more: &[&str]) -> Result<Serve, Failure> {
+        let log = self.path("serve.log");
+        let mut command = self.mailprobe(&["serve", "--listen", "127.0.0.1:0", "--pace", "lab"]);
+        command.args(["--resolver", &mailnet.dns, "--smtp-port", &mailnet.smtp_port]);
+        command.args(["--allow-net", "127.0.0.0/8", "--allow-net", "::1"]);
+        command.args(["--ehlo", "probe.example", "--mail-from", "postmaster@probe.example"]).args(more);
+        let mut server = Server::start("mailprobe serve", command, &log)?;
+        let address = ready_line(&mut server, &log, "listening on http://")?;
+        let address = address.parse().map_err(|_| server.complain("listens nowhere"))?;
+        Ok(Serve { server, log, address })
+    }
+
+    /// Runs a command of `mailprobe` that prints JSON.
+    pub fn json(&self, command: &[&str]) -> Result<Value, Failure> {
+        let name = format!("mailprobe {}", command.join(" "));
+        let mut command = self.mailprobe(command);
+        command.arg("--json");
+        let output = process::run(command, "", self.folder.path(), COMMAND_LIMIT)?.success(&name)?;
+        serde_json::from_str(&output).map_err(|error| wrong(name, &error))
+    }
+
+    /// Makes an account with so many pack credits beside its plan's; gives its live key.
+    pub fn account(&self, name: &str, credits: u64) -> Result<String, Failure> {
+        self.json(&["account", "create", name])?;
+        if credits > 0 {
+            self.json(&["account", "grant", name, &credits.to_string(), "--note", "soak"])?;
+        }
+        let made = self.json(&["key", "create", name])?;
+        let key = made.get("key").and_then(Value::as_str);
+        key.map(str::to_owned).ok_or_else(|| Failure(format!("key create {name}: no key in the answer")))
+    }
+
+    fn mailprobe(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(self.binaries.join("mailprobe"));
+        command.args(arguments).arg("--data").arg(self.path("data"));
+        command
+    }
+}
+
+impl Mailnet {
+    /// Ends it; gives what it counted.
+    pub fn stop(self) -> Result<Value, Failure> {
+        let status = self.server.terminate(START_LIMIT)?;
+        let log = read(&self.log)?;
+        let counted = log.lines().last().and_then(|line| serde_json::from_str(line).ok());
+        match counted {
+            Some(counted) if status.success() => Ok(counted),
+            _ => Err(Failure(format!("mailnet: {status}, and it says: {log}"))),
+        }
+    }
+}
+
+impl Serve {
+    /// Ends it as an operator does.
+    pub fn stop(self) -> Result<(), Failure> {
+        let status = self.server.terminate(END_LIMIT)?;
+        if status.success() { Ok(()) } else { Err(Failure(format!("mailprobe serve ended: {status}"))) }
+    }
+
+    /// `kill -9`.
+    pub fn kill(self) {
+        drop(self.server);
+    }
+
+    /// An error if it has ended.
+    pub fn running(&mut self) -> Result<(), Failure> {
+        self.server.running().map_err(|failure| self.server.complain(&failure.0))
+    }
+
+    /// What it wrote since it was started.
+    pub fn log(&self) -> Result<String, Failure> {
+        read(&self.log)
+    }
+
+    /// Resident memory in KiB.
+    pub fn resident_kib(&self) -> Result<u64, Failure> {
+        let status = read(Path::new(&format!("/proc/{}/status", self.server.id())))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let number =
+            line.and_then(|line| line.trim().split(' ').next()).and_then(|number| number.parse().ok());
+        number.ok_or_else(|| Failure("no VmRSS in /proc".into()))
+    }
+
+    /// Open file descriptors.
+    pub fn descriptors(&self) -> Result<usize, Failure> {
+        let folder = format!("/proc/{}/fd", self.server.id());
+        Ok(fs::read_dir(&folder).map_err(|error| wrong(&folder, &error))?.count())
+    }
+}
+
+impl Credits {
+    /// Of an account as `account list` and `account show` print it.
+    pub fn of(account: &Value) -> Result<Credits, Failure> {
+        let balance = account.get("balance").ok_or_else(|| Failure("an account without a balance".into()))?;
+        let number = |field: &str| {
+            let number = balance.get(field).and_then(Value::as_u64);
+            number.ok_or_else(|| Failure(format!("a balance without {field}")))
+        };
+        Ok(Credits {
+            available: number("plan_left")? + number("pack_left")?,
+            held: number("held")?,
+            spent: number("spent")?,
+            expired: number("expired")?,
+            granted: number("granted")?,
+        })
+    }
+
+    /// The invariant of docs/storage.md.
+    pub fn add_up(&self) -> bool {
+        self.available + self.held + self.spent + self.expired == self.granted
+    }
+}
+
+/// Waits for the line by which a server says that it is ready; gives what follows on `prefix`.
+fn ready_line(server: &mut Server, log: &Path, prefix: &str) -> Result<String, Failure> {
+    let mut found = None;
+    let waited = wait_until("the line that says ready", START_LIMIT, || {
+        let text = read(log)?;
+        // The last piece may be half a line.
+        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        found = whole.lines().find_map(|line| line.strip_prefix(prefix)).map(str::to_owned);
+        if found.is_none() {
+            server.running()?;
+        }
+        Ok(found.is_some())
+    });
+    waited.map_err(|failure| server.complain(&failure.0))?;
+    found.ok_or_else(|| server.complain("is not ready"))
+}
+
+/// Builds next to this binary.
+fn build(folder: &Path, release: bool) -> Result<PathBuf, Failure> {
+    let mut command = cargo();
+    command.args(["build", "--package", "frontend", "--bin", "mailprobe"]);
+    command.args(["--package", "mailnet", "--bin", "mailnet"]);
+    if release {
+        command.arg("--release");
+    }
+    process::run(command, "", folder, BUILD_LIMIT)?.success("cargo build")?;
+    let this = std::env::current_exe().map_err(|error| wrong("where am I", &error))?;
+    let target = this.parent().and_then(Path::parent).ok_or_else(|| Failure("no target folder".into()))?;
+    Ok(target.join(if release { "release" } else { "debug" }))
+}
+
+/// cargo, in the root of the tree.
+pub fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    command
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(path, text).map_err(|error| wrong(path.display(), &error))
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    let bytes = fs::read(path).map_err(|error| wrong(path.display(), &error))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn wrong(what: impl std::fmt::Display, error: &dyn std::error::Error) -> Failure {
+    Failure(format!("{what}: {error}"))
+}
