@@ -1,22 +1,32 @@
 //! What control recipients have shown about domains: asked once a domain, remembered, and waited for together.
 
-use crate::Outage;
 use crate::work::Work;
+use crate::{Finding, Outage};
 use engine_proto::address::Domain;
 use engine_proto::limits::{CONTROL_ATTEMPTS_MAX, CONTROL_TTL, CONTROL_UNKNOWN_TTL, KNOWN_DOMAINS_MAX};
 use engine_proto::lists;
 use engine_proto::verdict::catch_all::{ControlFinding, settle};
 use engine_proto::verdict::classify::Classification;
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::time::Instant;
 
 /// A work whose recipient was accepted, with what that acceptance said.
 type Accepted = (Work, Classification);
 
+/// A control recipient: of a domain, at the host that accepted the real one. What one host shows says nothing about
+/// another: a backup often accepts everyone and finds out later, and its accept must not be confirmed by the refusal
+/// of a host that knows its mailboxes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Control {
+    pub(crate) domain: Domain,
+    pub(crate) host: Rc<str>,
+}
+
 #[derive(Default)]
 pub(crate) struct Knowledge {
-    findings: HashMap<Domain, (ControlFinding, Instant)>,
-    asking: HashMap<Domain, Asking>,
+    findings: HashMap<Control, (ControlFinding, Instant)>,
+    asking: HashMap<Control, Asking>,
 }
 
 /// A control recipient that is being asked, or is to be.
@@ -27,35 +37,41 @@ struct Asking {
 }
 
 impl Knowledge {
-    /// A recipient was accepted: settles it if its domain is known, else keeps it until it is. True when the
-    /// caller is to see to it that the control recipient is asked.
-    pub(crate) fn accepted(&mut self, work: Work, said: Classification, now: Instant) -> bool {
-        let domain = work.address.domain();
-        if let Some(&(finding, _)) = self.findings.get(domain).filter(|(_, until)| *until > now) {
+    /// A recipient was accepted at `host`: settles it if its domain is known there, else keeps it until it is. Gives
+    /// the control recipient that the caller is to see asked.
+    pub(crate) fn accepted(
+        &mut self,
+        work: Work,
+        said: Classification,
+        host: &Rc<str>,
+        now: Instant,
+    ) -> Option<Control> {
+        let control = Control { domain: work.address.domain().clone(), host: Rc::clone(host) };
+        if let Some(&(finding, _)) = self.findings.get(&control).filter(|(_, until)| *until > now) {
             conclude((work, said), finding, "control_remembered");
-            return false;
+            return None;
         }
-        if let Some(asking) = self.asking.get_mut(domain) {
+        if let Some(asking) = self.asking.get_mut(&control) {
             asking.waiting.push((work, said));
-            return false;
+            return None;
         }
-        self.asking.insert(domain.clone(), Asking { attempts: 0, waiting: vec![(work, said)] });
-        true
+        self.asking.insert(control.clone(), Asking { attempts: 0, waiting: vec![(work, said)] });
+        Some(control)
     }
 
     /// The control recipient was answered for.
-    pub(crate) fn learned(&mut self, domain: &Domain, finding: ControlFinding, now: Instant) {
+    pub(crate) fn learned(&mut self, control: &Control, finding: ControlFinding, now: Instant) {
         let (ttl, rule) = match finding {
             ControlFinding::RefusesUnknown => (CONTROL_TTL, "control_refused"),
             ControlFinding::AcceptsAll => (CONTROL_TTL, "control_accepted"),
             ControlFinding::Unknown => (CONTROL_UNKNOWN_TTL, "control_unclear"),
         };
-        let waiting = self.asking.remove(domain).unwrap_or_default().waiting;
+        let waiting = self.asking.remove(control).unwrap_or_default().waiting;
         self.make_room(now);
         // A probe that failed never overwrites good knowledge.
         let good = |(old, until): &(ControlFinding, Instant)| *old != ControlFinding::Unknown && *until > now;
-        if finding != ControlFinding::Unknown || !self.findings.get(domain).is_some_and(good) {
-            self.findings.insert(domain.clone(), (finding, now + ttl));
+        if finding != ControlFinding::Unknown || !self.findings.get(control).is_some_and(good) {
+            self.findings.insert(control.clone(), (finding, now + ttl));
         }
         for accepted in waiting {
             conclude(accepted, finding, rule);
@@ -63,14 +79,21 @@ impl Knowledge {
     }
 
     /// The session ended before the control recipient was answered for; true when it is to be asked again.
-    pub(crate) fn unanswered(&mut self, domain: &Domain, now: Instant) -> bool {
-        let Some(asking) = self.asking.get_mut(domain) else { return false };
-        asking.attempts += 1;
+    /// `blamed`: it may be why, and so many times will do.
+    pub(crate) fn unanswered(&mut self, control: &Control, blamed: bool, now: Instant) -> bool {
+        let Some(asking) = self.asking.get_mut(control) else { return false };
+        asking.attempts += u8::from(blamed);
         if asking.attempts < CONTROL_ATTEMPTS_MAX && !asking.waiting.is_empty() {
             return true;
         }
-        self.learned(domain, ControlFinding::Unknown, now);
+        self.learned(control, ControlFinding::Unknown, now);
         false
+    }
+
+    /// The host is gone before it answered for the control recipient: gives back who waits for that.
+    pub(crate) fn released(&mut self, control: &Control) -> Vec<Work> {
+        let waiting = self.asking.remove(control).unwrap_or_default().waiting;
+        waiting.into_iter().map(|(work, _)| work).collect()
     }
 
     /// Answers those whose time is over while they wait for a control recipient.
@@ -83,11 +106,13 @@ impl Knowledge {
                 conclude(accepted, ControlFinding::Unknown, "control_unanswered");
             }
         }
+        // Nobody waits any more: whoever comes next has it asked anew, should it have got lost.
+        self.asking.retain(|_, asking| !asking.waiting.is_empty());
     }
 
-    /// Adds to the stories of those who wait for a domain's control recipient.
-    pub(crate) fn tell(&mut self, domain: &Domain, story: &[String]) {
-        let waiting = self.asking.get_mut(domain).map(|asking| asking.waiting.as_mut_slice());
+    /// Adds to the stories of those who wait for a control recipient.
+    pub(crate) fn tell(&mut self, control: &Control, story: &[String]) {
+        let waiting = self.asking.get_mut(control).map(|asking| asking.waiting.as_mut_slice());
         for (work, _) in waiting.unwrap_or_default() {
             if let Some(trace) = &mut work.trace {
                 trace.extend(story.iter().cloned());
@@ -120,5 +145,74 @@ impl Knowledge {
 fn conclude((work, said): Accepted, finding: ControlFinding, rule: &'static str) {
     let role = lists::is_role(work.address.local());
     let reason = settle(&said, Some(finding), role);
-    work.settle(reason, rule);
+    // What was not clear may be, once it is asked again.
+    let retry_after = (finding == ControlFinding::Unknown).then_some(CONTROL_UNKNOWN_TTL);
+    work.finish(Finding { reason, rule, retry_after });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Priority;
+    use crate::work::testing::{answer, mailbox, work};
+    use engine_proto::verdict::{Class, Reason, Scope};
+    use std::time::Duration;
+
+    const ACCEPTED: Classification =
+        Classification { class: Class::Accepted, scope: Scope::Recipient, permanent: false, rule: "test" };
+
+    #[test]
+    fn what_one_host_shows_confirms_nothing_that_another_accepts() {
+        let (client, now) = (mailbox(), Instant::now());
+        let (primary, backup): (Rc<str>, Rc<str>) = ("mx1.a.example".into(), "mx2.a.example".into());
+        let mut knowledge = Knowledge::default();
+        let accept = |host: &Rc<str>, knowledge: &mut Knowledge| {
+            knowledge.accepted(work(&client, "u@a.example", Priority::List), ACCEPTED, host, now)
+        };
+        let control = accept(&primary, &mut knowledge).expect("nobody is to ask");
+        assert_eq!(accept(&primary, &mut knowledge), None, "asked once");
+        knowledge.learned(&control, ControlFinding::RefusesUnknown, now);
+        assert_eq!(answer(&client), Some((Reason::MailboxExists, "control_refused", false)));
+        assert_eq!(answer(&client), Some((Reason::MailboxExists, "control_refused", false)));
+        let other = accept(&backup, &mut knowledge).expect("the backup was never asked");
+        assert_eq!(answer(&client), None);
+        knowledge.learned(&other, ControlFinding::AcceptsAll, now);
+        assert_eq!(answer(&client), Some((Reason::CatchAll, "control_accepted", false)));
+        assert_eq!(accept(&primary, &mut knowledge), None);
+        assert_eq!(answer(&client), Some((Reason::MailboxExists, "control_remembered", false)));
+    }
+
+    #[test]
+    fn a_failed_try_is_no_finding_and_may_be_repeated() {
+        let (client, now) = (mailbox(), Instant::now());
+        let host: Rc<str> = "mx.a.example".into();
+        let mut knowledge = Knowledge::default();
+        let first = work(&client, "u@a.example", Priority::List);
+        let control = knowledge.accepted(first, ACCEPTED, &host, now).expect("nobody is to ask");
+        for _ in 0..10 {
+            assert!(knowledge.unanswered(&control, false, now), "another one was to blame");
+        }
+        for _ in 1..CONTROL_ATTEMPTS_MAX {
+            assert!(knowledge.unanswered(&control, true, now));
+        }
+        assert!(!knowledge.unanswered(&control, true, now));
+        assert_eq!(answer(&client), Some((Reason::Unverifiable, "control_unclear", true)));
+    }
+
+    #[test]
+    fn a_control_recipient_that_got_lost_is_asked_anew() {
+        let (client, now) = (mailbox(), Instant::now());
+        let host: Rc<str> = "mx.a.example".into();
+        let mut knowledge = Knowledge::default();
+        let late = now + Duration::from_secs(3600);
+        for _ in 0..2 {
+            let lost = work(&client, "u@a.example", Priority::List);
+            assert!(knowledge.accepted(lost, ACCEPTED, &host, now).is_some(), "nobody would ever ask");
+            knowledge.expire(late);
+            assert_eq!(answer(&client), Some((Reason::Unverifiable, "control_unanswered", true)));
+        }
+        let kept = work(&client, "u@a.example", Priority::List);
+        let control = knowledge.accepted(kept, ACCEPTED, &host, now).expect("nobody is to ask");
+        assert_eq!(knowledge.released(&control).len(), 1);
+    }
 }

@@ -199,6 +199,10 @@ impl Engine {
                 tracing::error!("a thread of the engine panicked");
             }
         }
+        // What a shard sent on to another one that had already ended: dropped, it answers for itself.
+        for face in &self.shared.shards {
+            while face.inbox.try_pop().is_some() {}
+        }
     }
 }
 

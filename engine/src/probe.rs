@@ -1,13 +1,13 @@
 //! The life of a session task: a route, a connection, transactions while there is work, and what every answer
 //! and every end means for those who wait.
 
+use crate::knowledge::Control;
 use crate::runtime::Runtime;
 use crate::session::Session;
 use crate::shard::Shard;
 use crate::site::{DOWN, Group, Next};
 use crate::work::Work;
 use crate::{Finding, Priority};
-use engine_proto::address::Domain;
 use engine_proto::limits::{RETURNS_MAX, SESSION_IDLE, STRIKES_MAX};
 use engine_proto::pace::Start;
 use engine_proto::smtp::dialog::{Closure, Event, Step};
@@ -16,6 +16,7 @@ use engine_proto::verdict::catch_all::{ControlFinding, accepts_everything, contr
 use engine_proto::verdict::classify::{Classification, ReplyView, classify, reason_at_rcpt};
 use engine_proto::verdict::{Class, Reason, Scope, Stage};
 use std::future::poll_fn;
+use std::io;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -36,8 +37,12 @@ pub(crate) async fn serve<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>) {
         if !std::mem::take(&mut first) && !group.site.start_another(Instant::now()) {
             break;
         }
-        let Some(session) = open(shard, group, index).await else { continue };
-        if let Then::End = converse(shard, group, index, session).await {
+        let then = match open(shard, group, index).await {
+            Some(session) => converse(shard, group, index, session).await,
+            None => Then::Again,
+        };
+        strand(shard, group);
+        if let Then::End = then {
             break;
         }
     }
@@ -47,13 +52,16 @@ pub(crate) async fn serve<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>) {
 /// Answers those for whom no route is left.
 fn strand<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>) {
     let now = Instant::now();
+    for control in group.take_stranded_controls(now) {
+        // Its host accepted somebody and is gone: another one may answer for both.
+        for mut work in shard.knowledge.borrow_mut().released(&control) {
+            work.tried |= group.routes_of(&control.host);
+            work.leave("control_unclear", Some(DOWN));
+            group.put_back(work);
+        }
+    }
     for work in group.take_stranded(now) {
         work.give_up();
-    }
-    if group.next(now) == Next::Nothing {
-        for domain in group.take_controls(usize::MAX) {
-            shard.knowledge.borrow_mut().learned(&domain, ControlFinding::Unknown, now);
-        }
     }
 }
 
@@ -78,27 +86,42 @@ async fn open<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize)
         },
         Err((error, story)) => {
             shard.tell(group, story);
-            let silent = error.kind() == std::io::ErrorKind::TimedOut;
-            unreachable(shard, group, index, silent);
+            unreachable(shard, group, index, &error);
             None
         }
     }
 }
 
 /// A connection could not be made.
-fn unreachable<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize, silent: bool) {
-    if silent {
+fn unreachable<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize, error: &io::Error) {
+    let route = &group.routes[index];
+    let now = Instant::now();
+    if is_ours(error) {
+        route.rest(now + RETRY);
+    } else if error.kind() == io::ErrorKind::TimedOut {
         died(shard, group, index, "no_connection");
+    } else if group.is_patient(index, "no_connection") && !route.strike(STRIKES_MAX) {
+        // It says at once that nobody listens: a server that is restarted does.
+        route.rest(now + RETRY);
     } else {
-        group.routes[index].take_down(Instant::now() + DOWN, "no_connection");
+        route.take_down(now + DOWN, "no_connection");
     }
+}
+
+/// How long a route is left alone after a failure that may pass at once.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// This host is out of descriptors, ports or memory, which says nothing about the other one.
+fn is_ours(error: &io::Error) -> bool {
+    let ours = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM, libc::EADDRNOTAVAIL];
+    error.raw_os_error().is_some_and(|code| ours.contains(&code))
 }
 
 /// A connection died without a word that means anything. A busy host does so at times; one that always does is
 /// down. Nobody who waits for an answer waits for that.
 fn died<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize, rule: &'static str) {
     let route = &group.routes[index];
-    let patience = if group.is_patient() { STRIKES_MAX } else { 1 };
+    let patience = if group.is_patient(index, rule) { STRIKES_MAX } else { 1 };
     if route.strike(patience) {
         route.take_down(Instant::now() + DOWN, rule);
     } else {
@@ -156,6 +179,7 @@ fn stage(step: Step) -> Stage {
 /// Counts of one session.
 #[derive(Default)]
 struct Tally {
+    transactions: u32,
     asked: u32,
     errors: u32,
     answers: u32,
@@ -178,8 +202,12 @@ async fn converse<R: Runtime>(
             session.quit().await;
             return Then::Again;
         }
-        let controls = group.take_controls(room);
-        let over = if !controls.is_empty() {
+        if extensions.transactions_max.is_some_and(|most| tally.transactions >= most) {
+            session.quit().await;
+            return Then::Again;
+        }
+        let controls = group.take_controls(index, room);
+        let after = if !controls.is_empty() {
             ask_controls(shard, group, index, &mut session, controls, &mut tally).await
         } else {
             let works = refuse_utf8(group.take(index, room), extensions.smtputf8);
@@ -189,7 +217,7 @@ async fn converse<R: Runtime>(
                     session.quit().await;
                     return Then::Again;
                 }
-                if shard.is_crowded() || !idle::<R>(group).await {
+                if !idle(shard, group).await {
                     session.quit().await;
                     return Then::End;
                 }
@@ -197,10 +225,26 @@ async fn converse<R: Runtime>(
             }
             ask(shard, group, index, &mut session, works, &mut tally).await
         };
-        if over {
-            return Then::Again;
+        match after {
+            After::Open => {}
+            After::Leave => {
+                session.quit().await;
+                return Then::Again;
+            }
+            After::Over => return Then::Again,
         }
     }
+}
+
+/// How a session stands behind a transaction.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum After {
+    /// It takes another one.
+    Open,
+    /// It does, but what comes next had better be asked in another session: here it would hear the same again.
+    Leave,
+    /// It is over.
+    Over,
 }
 
 /// RFC 6531 3.4: without SMTPUTF8 a server cannot be asked about a local part beyond ASCII.
@@ -213,23 +257,32 @@ fn refuse_utf8(works: Vec<Work>, smtputf8: bool) -> Vec<Work> {
     can
 }
 
-/// Waits for more work; false when none comes.
-async fn idle<R: Runtime>(group: &Rc<Group>) -> bool {
-    let mut registered = false;
-    let work = poll_fn(|context| {
-        if group.waiting() > 0 {
-            return Poll::Ready(());
-        }
-        if !registered {
-            registered = true;
-            group.idle(context.waker().clone());
-        }
-        Poll::Pending
-    });
-    R::before(Instant::now() + SESSION_IDLE, work).await.is_some()
+/// How often a session that waits for work looks whether somebody else needs its place.
+const IDLE_TICK: Duration = Duration::from_millis(250);
+
+/// Waits for more work; false when none comes, or when another group needs the session's place.
+async fn idle<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>) -> bool {
+    let until = Instant::now() + SESSION_IDLE;
+    let mut waker = None;
+    let mut come = false;
+    while !come && Instant::now() < until && !shard.is_crowded(group) {
+        let work = poll_fn(|context| {
+            if group.waiting() > 0 {
+                return Poll::Ready(());
+            }
+            group.idle(context.waker());
+            waker = Some(context.waker().clone());
+            Poll::Pending
+        });
+        come = R::before(Instant::now() + IDLE_TICK, work).await.is_some();
+    }
+    if let Some(waker) = waker {
+        group.not_idle(&waker);
+    }
+    come
 }
 
-/// One transaction for recipients that are asked about. True when the session is over.
+/// One transaction for recipients that are asked about.
 async fn ask<R: Runtime>(
     shard: &Rc<Shard<R>>,
     group: &Rc<Group>,
@@ -237,13 +290,15 @@ async fn ask<R: Runtime>(
     session: &mut Session<R>,
     works: Vec<Work>,
     tally: &mut Tally,
-) -> bool {
+) -> After {
     let mut works: Vec<Option<Work>> = works.into_iter().map(Some).collect();
     let now = Instant::now();
     session.limit = works.iter().flatten().map(|work| work.deadline).max().unwrap_or(now).max(now);
     let smtputf8 = works.iter().flatten().any(|work| work.address.needs_smtputf8());
     session.dialog.transact(now, works.iter().flatten().map(|work| work.address.as_str()), smtputf8);
+    tally.transactions += 1;
     tally.asked += works.len() as u32;
+    let (mut after, mut answers) = (After::Open, 0);
     loop {
         let event = session.next().await;
         record(session, &mut works);
@@ -253,18 +308,33 @@ async fn ask<R: Runtime>(
                 tally.errors += u32::from(!reply.is_positive());
                 group.routes[index].works();
                 if let Some(work) = works.get_mut(usize::from(at)).and_then(Option::take) {
-                    answered(shard, group, index, work, &reply);
+                    match answered(shard, group, index, work, &reply, answers > 0) {
+                        Heard::Answer => answers += 1,
+                        Heard::Later => {}
+                        Heard::Push => after = After::Leave,
+                    }
                 }
             }
-            Event::MailRefused(reply) => mail_refused(shard, group, index, &mut works, &reply),
+            Event::MailRefused(reply) => {
+                if mail_refused(shard, group, index, &mut works, &reply) {
+                    after = After::Leave;
+                }
+            }
             Event::Ready => {
-                group.site.pace.borrow_mut().answered();
+                if answers > 0 && after == After::Open {
+                    group.site.pace.borrow_mut().answered();
+                }
                 // Every recipient has its answer, or MAIL was refused and all were seen to.
-                return !put_back_rest(group, &mut works);
+                return if put_back_rest(group, &mut works) { after } else { After::Leave };
+            }
+            Event::Over(Closure::TimedOut(_)) if session.limit <= Instant::now() => {
+                // It was the time of all of them that was over, and not the server's.
+                works.into_iter().flatten().for_each(Work::give_up);
+                return After::Over;
             }
             Event::Over(closure) => {
                 cut_off(shard, group, index, &mut works, &closure, tally);
-                return true;
+                return After::Over;
             }
             Event::StartTls => {}
         }
@@ -292,14 +362,26 @@ fn record<R: Runtime>(session: &mut Session<R>, works: &mut [Option<Work>]) {
     story.clear();
 }
 
-/// What an answer to RCPT means for the one it is about.
+/// What an answer to RCPT was good for.
+enum Heard {
+    /// It is one, whatever it says.
+    Answer,
+    /// Not in this transaction.
+    Later,
+    /// Not in this session.
+    Push,
+}
+
+/// What an answer to RCPT means for the one it is about. `behind_others`: others had their answers before, in the
+/// same transaction.
 fn answered<R: Runtime>(
     shard: &Rc<Shard<R>>,
     group: &Rc<Group>,
     index: usize,
     mut work: Work,
     reply: &Reply,
-) {
+    behind_others: bool,
+) -> Heard {
     let route = &group.routes[index];
     let said = classify(&ReplyView { stage: Stage::Rcpt, mx: &route.host, reply });
     work.note(|| format!("rule {}: {:?}, scope {:?}", said.rule, said.class, said.scope));
@@ -308,14 +390,21 @@ fn answered<R: Runtime>(
             work.settle(Reason::Unverifiable, "accepts_everything");
         }
         Class::Accepted | Class::ExistsThrottled => {
-            let domain = work.address.domain().clone();
-            if shard.knowledge.borrow_mut().accepted(work, said, Instant::now()) {
-                group.want_control(domain);
+            let control = shard.knowledge.borrow_mut().accepted(work, said, &route.host, Instant::now());
+            if let Some(control) = control {
+                group.want_control(control);
             }
+        }
+        Class::Throttled if said.scope == Scope::Session && behind_others => {
+            // RFC 5321 4.5.3.1.10: a transaction that is full; the rest goes into the next.
+            work.leave(said.rule, Some(DOWN));
+            group.put_back(work);
+            return Heard::Later;
         }
         Class::Throttled => {
             push_back(shard, group, index);
             come_back(group, work, said.rule);
+            return Heard::Push;
         }
         Class::Greylisted => {
             work.finish(Finding {
@@ -324,12 +413,21 @@ fn answered<R: Runtime>(
                 retry_after: Some(GREYLISTING_WAIT),
             });
         }
-        _ if said.scope == Scope::Session => come_back(group, work, said.rule),
+        _ if said.scope == Scope::Session => {
+            // Twice the same: another address may do, above all one of the other family.
+            if work.returns > 0 {
+                work.tried |= 1 << index;
+            }
+            come_back(group, work, said.rule);
+            return Heard::Push;
+        }
         Class::Temporary | Class::Relay | Class::Unclear | Class::AuthRequired => {
             ask_elsewhere(group, index, work, said.rule)
         }
+        _ if said.scope == Scope::Host => ask_elsewhere(group, index, work, said.rule),
         _ => work.settle(reason_at_rcpt(&said), said.rule),
     }
+    Heard::Answer
 }
 
 /// When a greylisted recipient may be asked again, if the server names no time: Postgrey's default delay is 300 s.
@@ -348,27 +446,23 @@ fn come_back(group: &Group, mut work: Work, rule: &'static str) {
 
 /// The host has nothing to say about the recipient: the other hosts are asked, if there are any.
 fn ask_elsewhere(group: &Group, index: usize, mut work: Work, rule: &'static str) {
-    let host = &group.routes[index].host;
-    for (at, route) in group.routes.iter().enumerate() {
-        if Rc::ptr_eq(&route.host, host) || at == index {
-            work.tried |= 1 << at;
-        }
-    }
+    work.tried |= group.same_host(index);
     work.leave(rule, Some(DOWN));
     group.put_back(work);
 }
 
-/// MAIL was refused: it is about us or the host, and about no recipient.
+/// MAIL was refused: it is about us or the host, and about no recipient. True when the session is to be left: it
+/// would hear the same again at once.
 fn mail_refused<R: Runtime>(
     shard: &Rc<Shard<R>>,
     group: &Rc<Group>,
     index: usize,
     works: &mut [Option<Work>],
     reply: &Reply,
-) {
+) -> bool {
     let route = &group.routes[index];
     let said = classify(&ReplyView { stage: Stage::Mail, mx: &route.host, reply });
-    let throttled = said.class == Class::Throttled;
+    let throttled = matches!(said.class, Class::Throttled | Class::Temporary);
     if throttled {
         push_back(shard, group, index);
     }
@@ -381,6 +475,7 @@ fn mail_refused<R: Runtime>(
             ask_elsewhere(group, index, work, said.rule);
         }
     }
+    throttled
 }
 
 /// How many sessions in a row may end at their first recipient before that is laid to the host.
@@ -398,22 +493,7 @@ fn cut_off<R: Runtime>(
 ) {
     let suspect = works.iter_mut().find_map(Option::take);
     put_back_rest(group, works);
-    if tally.answers > 0 {
-        group.site.pace.borrow_mut().hung_up(tally.errors);
-    }
-    let at_recipient = matches!(
-        closure,
-        Closure::Refused { step: Step::Rcpt(_), .. }
-            | Closure::Closed(Step::Rcpt(_))
-            | Closure::TimedOut(Step::Rcpt(_))
-    );
-    if at_recipient && tally.errors == 0 && matches!(closure, Closure::Refused { .. }) {
-        push_back(shard, group, index);
-    } else if tally.answers == 0 && !at_recipient {
-        refused(shard, group, index, closure);
-    } else if tally.answers == 0 && group.routes[index].strike(HANGUPS_MAX) {
-        group.routes[index].take_down(Instant::now() + DOWN, "hung_up");
-    }
+    blame(shard, group, index, closure, tally);
     let Some(mut work) = suspect else { return };
     work.leave("hung_up", Some(DOWN));
     // With answers before it, the session's end was hardly this one's doing.
@@ -426,71 +506,125 @@ fn cut_off<R: Runtime>(
     }
 }
 
-/// One transaction for control recipients, one a domain. True when the session is over.
+fn ends_at_recipient(closure: &Closure) -> bool {
+    matches!(
+        closure,
+        Closure::Refused { step: Step::Rcpt(_), .. }
+            | Closure::Closed(Step::Rcpt(_))
+            | Closure::TimedOut(Step::Rcpt(_))
+    )
+}
+
+/// What a session's end in the middle of a transaction says about the host.
+fn blame<R: Runtime>(
+    shard: &Rc<Shard<R>>,
+    group: &Rc<Group>,
+    index: usize,
+    closure: &Closure,
+    tally: &Tally,
+) {
+    let at_recipient = ends_at_recipient(closure);
+    if tally.answers > 0 {
+        group.site.pace.borrow_mut().hung_up(tally.errors);
+    }
+    if at_recipient && tally.errors == 0 && matches!(closure, Closure::Refused { .. }) {
+        push_back(shard, group, index);
+    } else if tally.answers == 0 && !at_recipient {
+        refused(shard, group, index, closure);
+    } else if tally.answers == 0 && group.routes[index].strike(HANGUPS_MAX) {
+        group.routes[index].take_down(Instant::now() + DOWN, "hung_up");
+    }
+}
+
+/// One transaction for control recipients, one a domain.
 async fn ask_controls<R: Runtime>(
     shard: &Rc<Shard<R>>,
     group: &Rc<Group>,
     index: usize,
     session: &mut Session<R>,
-    domains: Vec<Domain>,
+    controls: Vec<Control>,
     tally: &mut Tally,
-) -> bool {
+) -> After {
     let now = Instant::now();
     session.limit = now + shard.session_limit;
-    let recipients: Vec<String> = domains
+    let recipients: Vec<String> = controls
         .iter()
-        .map(|domain| format!("{}@{}", control_local_part(shard.random_bytes()), domain.as_str()))
+        .map(|control| format!("{}@{}", control_local_part(shard.random_bytes()), control.domain.as_str()))
         .collect();
     session.dialog.transact(now, recipients.iter().map(String::as_str), false);
-    tally.asked += domains.len() as u32;
-    let mut domains: Vec<Option<Domain>> = domains.into_iter().map(Some).collect();
-    let over = loop {
+    tally.transactions += 1;
+    tally.asked += controls.len() as u32;
+    let mut controls: Vec<Option<Control>> = controls.into_iter().map(Some).collect();
+    let mut after = After::Open;
+    // As for recipients: where the session ends at one of them, that one is the suspect.
+    let mut suspect = None;
+    loop {
         let event = session.next().await;
-        shard.tell_domains(&domains, session.story.as_mut());
+        shard.tell_controls(&controls, session.story.as_mut());
         match event {
             Event::Answered { index: at, reply } => {
                 tally.answers += 1;
                 tally.errors += u32::from(!reply.is_positive());
-                if let Some(domain) = domains.get_mut(usize::from(at)).and_then(Option::take) {
-                    control_answered(shard, group, index, &domain, &reply);
+                group.routes[index].works();
+                if let Some(control) = controls.get_mut(usize::from(at)).and_then(Option::take)
+                    && control_answered(shard, group, index, &control, &reply)
+                {
+                    after = After::Leave;
                 }
             }
-            Event::Ready => break false,
+            Event::MailRefused(reply) => {
+                // Whom it concerns is still there below.
+                mail_refused(shard, group, index, &mut [], &reply);
+                after = After::Leave;
+            }
+            Event::Ready => {
+                if after == After::Open {
+                    group.site.pace.borrow_mut().answered();
+                }
+                break;
+            }
             Event::Over(closure) => {
-                if tally.answers == 0 {
-                    refused(shard, group, index, &closure);
-                } else {
-                    group.site.pace.borrow_mut().hung_up(tally.errors);
+                blame(shard, group, index, &closure, tally);
+                if ends_at_recipient(&closure) {
+                    suspect = controls.iter_mut().find_map(Option::take);
                 }
-                break true;
+                after = After::Over;
+                break;
             }
-            Event::MailRefused(_) | Event::StartTls => {}
-        }
-    };
-    for domain in domains.into_iter().flatten() {
-        if shard.knowledge.borrow_mut().unanswered(&domain, Instant::now()) {
-            group.want_control(domain);
+            Event::StartTls => {}
         }
     }
-    over
+    let blamed = suspect.is_none();
+    controls.into_iter().flatten().for_each(|control| ask_again(shard, group, control, blamed));
+    if let Some(control) = suspect {
+        ask_again(shard, group, control, true);
+    }
+    after
 }
 
+/// A control recipient has got no answer: it is asked again, if it may be.
+fn ask_again<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, control: Control, blamed: bool) {
+    if shard.knowledge.borrow_mut().unanswered(&control, blamed, Instant::now()) {
+        group.want_control(control);
+    }
+}
+
+/// What the answer to a control recipient means. True when the session is to be left.
 fn control_answered<R: Runtime>(
     shard: &Rc<Shard<R>>,
     group: &Rc<Group>,
     index: usize,
-    domain: &Domain,
+    control: &Control,
     reply: &Reply,
-) {
+) -> bool {
     let said: Classification =
         classify(&ReplyView { stage: Stage::Control, mx: &group.routes[index].host, reply });
-    let again = (said.class == Class::Throttled || said.scope == Scope::Session) && {
+    let push = said.class == Class::Throttled || said.scope == Scope::Session;
+    if push {
         push_back(shard, group, index);
-        shard.knowledge.borrow_mut().unanswered(domain, Instant::now())
-    };
-    if again {
-        group.want_control(domain.clone());
+        ask_again(shard, group, control.clone(), true);
     } else {
-        shard.knowledge.borrow_mut().learned(domain, ControlFinding::of(&said), Instant::now());
+        shard.knowledge.borrow_mut().learned(control, ControlFinding::of(&said), Instant::now());
     }
+    push
 }

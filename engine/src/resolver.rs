@@ -219,11 +219,11 @@ impl<R: Runtime> Inner<R> {
             port.retired.set(spent);
             !spent
         });
-        let free: Vec<&Rc<Port<R>>> = ports
-            .iter()
-            .filter(|port| port.upstream == upstream && !port.pending.borrow().contains_key(&id))
-            .collect();
-        if free.len() >= PORTS {
+        let ours = ports.iter().filter(|port| port.upstream == upstream);
+        let count = ours.clone().count();
+        // An id that is in use on one of them must not cost a socket: under load that is every few questions.
+        let free: Vec<&Rc<Port<R>>> = ours.filter(|port| !port.pending.borrow().contains_key(&id)).collect();
+        if count >= PORTS && !free.is_empty() {
             let at = self.random.borrow_mut().random_range(0..free.len());
             let port = Rc::clone(free[at]);
             port.uses.set(port.uses.get() + 1);

@@ -4,7 +4,7 @@ use crate::Outage;
 use crate::config::EngineConfig;
 use crate::host;
 use crate::inbox::Inbox;
-use crate::knowledge::Knowledge;
+use crate::knowledge::{Control, Knowledge};
 use crate::probe;
 use crate::resolver::Resolver;
 use crate::runtime::{Main, Runtime};
@@ -12,7 +12,6 @@ use crate::session::SessionConfig;
 use crate::site::{Group, Next, Site};
 use crate::verify;
 use crate::work::{Message, Plan, Work};
-use engine_proto::address::Domain;
 use engine_proto::pace::{Ceiling, Profile, SitePace, Start};
 use engine_proto::smtp::dialog::DialogConfig;
 use rand::rngs::StdRng;
@@ -228,13 +227,16 @@ impl<R: Runtime> Shard<R> {
     fn wait(self: &Rc<Self>, group: &Rc<Group>, until: Instant) {
         let site = Rc::clone(&group.site);
         queue(&site.waiting, group);
-        if site.timer.replace(true) {
+        if site.timer.get().is_some_and(|at| at <= until) {
             return;
         }
+        site.timer.set(Some(until));
         let shard = Rc::clone(self);
         R::spawn(async move {
             R::sleep(until.saturating_duration_since(Instant::now())).await;
-            site.timer.set(false);
+            if site.timer.get() == Some(until) {
+                site.timer.set(None);
+            }
             shard.wake(&site.waiting);
         });
     }
@@ -247,9 +249,12 @@ impl<R: Runtime> Shard<R> {
         groups.iter().for_each(|group| self.dispatch(group));
     }
 
-    /// Whether a group waits for a session that another one could give up.
-    pub(crate) fn is_crowded(&self) -> bool {
-        !self.starved.borrow().is_empty()
+    /// Whether another group waits for a session that `group` could give up.
+    pub(crate) fn is_crowded(&self, group: &Rc<Group>) -> bool {
+        let another = |other: &Weak<Group>| {
+            other.upgrade().is_some_and(|other| !Rc::ptr_eq(&other, group) && other.waiting() > 0)
+        };
+        self.starved.borrow().iter().any(another) || group.site.waiting.borrow().iter().any(another)
     }
 
     /// A sheet for a session's story, if anybody wants one.
@@ -265,10 +270,10 @@ impl<R: Runtime> Shard<R> {
     }
 
     /// Tells what was said about control recipients to those who wait for them.
-    pub(crate) fn tell_domains(&self, domains: &[Option<Domain>], story: Option<&mut Vec<String>>) {
+    pub(crate) fn tell_controls(&self, controls: &[Option<Control>], story: Option<&mut Vec<String>>) {
         if let Some(story) = story {
             let mut knowledge = self.knowledge.borrow_mut();
-            domains.iter().flatten().for_each(|domain| knowledge.tell(domain, story));
+            controls.iter().flatten().for_each(|control| knowledge.tell(control, story));
             story.clear();
         }
     }

@@ -3,8 +3,8 @@
 //! A site is paced as a whole. Below it, domains with the same set of MX hosts form a group and share its queue,
 //! its routes and its sessions.
 
+use crate::knowledge::Control;
 use crate::work::{Plan, Work};
-use engine_proto::address::Domain;
 use engine_proto::pace::{SitePace, Start};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -23,16 +23,22 @@ pub(crate) struct Site {
     pub(crate) open: Cell<u32>,
     /// Groups that want a session and may not have one yet.
     pub(crate) waiting: RefCell<VecDeque<Weak<Group>>>,
-    /// A task sleeps until a session may begin.
-    pub(crate) timer: Cell<bool>,
+    /// A task sleeps until then, when a session may begin.
+    pub(crate) timer: Cell<Option<Instant>>,
 }
 
 /// Domains with the same MX hosts.
 pub(crate) struct Group {
     pub(crate) site: Rc<Site>,
     pub(crate) routes: Vec<Route>,
+    /// All recipients of a transaction have one domain.
+    one_domain: bool,
     state: RefCell<State>,
 }
+
+/// Sites that answer 451 4.3.0 to recipients of a second domain in one transaction ("Multiple destination domains per
+/// transaction is unsupported"), although the domains share their hosts.
+const ONE_DOMAIN_SITES: &[&str] = &["google"];
 
 /// One address of one host.
 pub(crate) struct Route {
@@ -51,13 +57,21 @@ pub(crate) struct Route {
 struct State {
     /// One queue a priority.
     queues: [VecDeque<Work>; 3],
-    /// Domains whose control recipient is to be asked.
-    controls: VecDeque<Domain>,
+    /// Control recipients that are to be asked.
+    controls: VecDeque<Control>,
     open: u32,
     /// Sessions that wait for work.
     idle: Vec<Waker>,
     queued_for_session: bool,
     used: Instant,
+}
+
+impl State {
+    fn wake_one(&mut self) {
+        if let Some(waker) = self.idle.pop() {
+            waker.wake();
+        }
+    }
 }
 
 /// What a group's work can do next.
@@ -77,7 +91,7 @@ impl Site {
             pace: RefCell::new(pace),
             open: Cell::new(0),
             waiting: RefCell::default(),
-            timer: Cell::new(false),
+            timer: Cell::new(None),
         }
     }
 
@@ -139,6 +153,7 @@ impl Group {
         Group {
             site,
             routes: routes.collect(),
+            one_domain: ONE_DOMAIN_SITES.contains(&&*plan.site),
             state: RefCell::new(State {
                 queues: Default::default(),
                 controls: VecDeque::new(),
@@ -154,36 +169,74 @@ impl Group {
     pub(crate) fn enqueue(&self, work: Work) {
         let mut state = self.state.borrow_mut();
         state.queues[work.priority as usize].push_back(work);
-        if let Some(waker) = state.idle.pop() {
-            waker.wake();
-        }
+        state.wake_one();
     }
 
-    /// Puts work back in front of what waits.
+    /// Puts work back in front of what waits, and wakes a session that has none.
     pub(crate) fn put_back(&self, work: Work) {
-        self.state.borrow_mut().queues[work.priority as usize].push_front(work);
-    }
-
-    /// A domain's control recipient is to be asked.
-    pub(crate) fn want_control(&self, domain: Domain) {
-        self.state.borrow_mut().controls.push_back(domain);
-    }
-
-    /// Takes up to `most` domains whose control recipient is to be asked.
-    pub(crate) fn take_controls(&self, most: usize) -> Vec<Domain> {
         let mut state = self.state.borrow_mut();
-        let count = most.min(state.controls.len());
-        state.controls.drain(..count).collect()
+        state.queues[work.priority as usize].push_front(work);
+        state.wake_one();
+    }
+
+    /// A control recipient is to be asked.
+    pub(crate) fn want_control(&self, control: Control) {
+        let mut state = self.state.borrow_mut();
+        state.controls.push_back(control);
+        state.wake_one();
+    }
+
+    /// Takes up to `most` control recipients that are to be asked on `route`.
+    pub(crate) fn take_controls(&self, route: usize, most: usize) -> Vec<Control> {
+        let host = &self.routes[route].host;
+        let most = if self.one_domain { most.min(1) } else { most };
+        let mut state = self.state.borrow_mut();
+        let (mut taken, mut rest) = (Vec::new(), VecDeque::new());
+        for control in std::mem::take(&mut state.controls) {
+            if taken.len() < most && control.host == *host {
+                taken.push(control);
+            } else {
+                rest.push_back(control);
+            }
+        }
+        state.controls = rest;
+        taken
+    }
+
+    /// Takes the control recipients whose host is down at all its addresses.
+    pub(crate) fn take_stranded_controls(&self, now: Instant) -> Vec<Control> {
+        let up = |control: &Control| {
+            self.routes.iter().any(|route| route.host == control.host && route.is_down(now).is_none())
+        };
+        let mut state = self.state.borrow_mut();
+        let (rest, taken): (VecDeque<_>, VecDeque<_>) =
+            std::mem::take(&mut state.controls).into_iter().partition(up);
+        state.controls = rest;
+        taken.into()
+    }
+
+    /// The routes to the host of route `index`, a bit each.
+    pub(crate) fn same_host(&self, index: usize) -> u64 {
+        self.routes_of(&self.routes[index].host)
+    }
+
+    /// The routes to `host`, a bit each.
+    pub(crate) fn routes_of(&self, host: &str) -> u64 {
+        let at = self.routes.iter().enumerate().filter(|(_, route)| *route.host == *host);
+        at.fold(0, |routes, (at, _)| routes | 1 << at)
     }
 
     /// Takes up to `most` works that have not been answered for on `route`, the most urgent first.
     pub(crate) fn take(&self, route: usize, most: usize) -> Vec<Work> {
         let mut state = self.state.borrow_mut();
-        let mut taken = Vec::new();
+        let mut taken: Vec<Work> = Vec::new();
         for queue in &mut state.queues {
             let mut at = 0;
             while taken.len() < most && at < queue.len() {
-                if queue[at].tried & (1 << route) == 0 {
+                let work = &queue[at];
+                let other = |first: &Work| first.address.domain() != work.address.domain();
+                let fits = !self.one_domain || !taken.first().is_some_and(other);
+                if fits && work.tried & (1 << route) == 0 {
                     taken.extend(queue.remove(at));
                 } else {
                     at += 1;
@@ -227,7 +280,7 @@ impl Group {
                 let untried =
                     self.routes.iter().enumerate().filter(|(index, _)| work.tried & (1 << index) == 0);
                 if let Some(rule) = untried.filter_map(|(_, route)| route.is_down(now)).next_back() {
-                    work.leave(rule, None);
+                    work.leave(rule, Some(DOWN));
                 }
                 taken.push(work);
             }
@@ -239,7 +292,7 @@ impl Group {
     pub(crate) fn next(&self, now: Instant) -> Next {
         let state = self.state.borrow();
         let untried = |index: usize| {
-            !state.controls.is_empty()
+            state.controls.iter().any(|control| control.host == self.routes[index].host)
                 || state.queues.iter().flatten().any(|work| work.tried & (1 << index) == 0)
         };
         let mut rest: Option<Instant> = None;
@@ -261,9 +314,17 @@ impl Group {
         state.controls.len() + state.queues.iter().map(VecDeque::len).sum::<usize>()
     }
 
-    /// Whether only patient works wait, for which a silent host is asked again.
-    pub(crate) fn is_patient(&self) -> bool {
-        self.state.borrow().queues[0].is_empty()
+    /// Whether patient works wait, for which a silent host is asked again. Those that somebody waits for then leave
+    /// `route`: nobody waits to hear it again, and nobody else has to pay for that.
+    pub(crate) fn is_patient(&self, route: usize, rule: &'static str) -> bool {
+        let mut state = self.state.borrow_mut();
+        let [singles, patient @ ..] = &mut state.queues;
+        let patient = singles.is_empty() || patient.iter().any(|queue| !queue.is_empty());
+        for work in singles.iter_mut().filter(|_| patient) {
+            work.tried |= 1 << route;
+            work.leave(rule, Some(DOWN));
+        }
+        patient
     }
 
     /// Whether another session is worth its connection.
@@ -293,8 +354,16 @@ impl Group {
     }
 
     /// A session waits for work.
-    pub(crate) fn idle(&self, waker: Waker) {
-        self.state.borrow_mut().idle.push(waker);
+    pub(crate) fn idle(&self, waker: &Waker) {
+        let idle = &mut self.state.borrow_mut().idle;
+        if !idle.iter().any(|other| other.will_wake(waker)) {
+            idle.push(waker.clone());
+        }
+    }
+
+    /// A session waits for work no longer.
+    pub(crate) fn not_idle(&self, waker: &Waker) {
+        self.state.borrow_mut().idle.retain(|other| !other.will_wake(waker));
     }
 
     /// Marks the group as queued for a session; false when it already is.
@@ -314,3 +383,7 @@ impl Group {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "site_tests.rs"]
+mod tests;

@@ -230,6 +230,8 @@ impl Walks {
             *waiting = rest;
             over.into_iter().for_each(Work::give_up);
         }
+        // Nobody waits any more: whoever comes next starts a walk anew, should this one have got lost.
+        self.under_way.retain(|_, waiting| !waiting.is_empty());
     }
 
     /// Answers all who wait: the engine stops.

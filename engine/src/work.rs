@@ -142,3 +142,25 @@ impl Drop for Work {
         }
     }
 }
+
+/// Works for the tests of other files.
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+
+    pub(crate) fn mailbox() -> Arc<Mailbox> {
+        Arc::new(Mailbox { inbox: Inbox::new(64), under_way: Arc::default() })
+    }
+
+    pub(crate) fn work(client: &Arc<Mailbox>, address: &str, priority: Priority) -> Work {
+        let address = Address::parse(address).expect("no address");
+        let request = Request { ticket: 1, address, priority, trace: false };
+        Work::new(request, Arc::clone(client), Instant::now() + Duration::from_secs(60))
+    }
+
+    /// The next answer: reason, rule, and whether a later try may help.
+    pub(crate) fn answer(client: &Mailbox) -> Option<(Reason, &'static str, bool)> {
+        let finding = client.inbox.try_pop()?.result.expect("an outage");
+        Some((finding.reason, finding.rule, finding.retry_after.is_some()))
+    }
+}

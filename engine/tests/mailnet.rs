@@ -2,6 +2,7 @@
 
 use engine::config::{DriverChoice, EngineConfig, Network, Pace, RuntimeChoice};
 use engine::proto::address::Address;
+use engine::proto::lists::SpamTraps;
 use engine::{Answer, Client, Engine, Priority, Request};
 use mailnet::{Mailnet, Running, Scenario};
 use std::collections::{BTreeMap, HashMap};
@@ -33,6 +34,8 @@ fn config(net: &Running, (runtime, driver): Flavor) -> EngineConfig {
         runtime,
         driver,
         pace: Pace::Lab,
+        // As the scenario has them.
+        spamtraps: SpamTraps::parse("trap@ok.example\ntrapped.example\n").expect("traps"),
         ..EngineConfig::default()
     }
 }
