@@ -200,12 +200,16 @@ impl Dialog {
     }
 
     /// Begins a transaction: MAIL, then a RCPT for each recipient. Each gets an [`Event::Answered`], then comes
-    /// [`Event::Ready`]; or [`Event::MailRefused`] comes, or [`Event::Over`].
+    /// [`Event::Ready`]; or [`Event::MailRefused`] comes, or [`Event::Over`]. The server may have ended the session in
+    /// one breath with its last answer: then nothing is sent, and [`Event::Over`] comes at once.
     ///
     /// # Panics
-    /// When the session is not ready or there are more than [`limits::TRANSACTION_RECIPIENTS_MAX`] recipients:
+    /// When the session was never ready, when its end was told already, or when there are more than [`limits::TRANSACTION_RECIPIENTS_MAX`] recipients:
     /// both are the caller's to know, and no peer's doing.
     pub fn transact<'a>(&mut self, now: Instant, recipients: impl Iterator<Item = &'a str>, smtputf8: bool) {
+        if self.over && !self.events.is_empty() {
+            return;
+        }
         assert!(self.is_ready(), "a transaction on a session that is not ready");
         if !self.parser.is_empty() {
             // The start of something that was not asked for: its end would be taken for an answer.
@@ -261,7 +265,9 @@ impl Dialog {
         self.parser.feed(bytes);
         while !self.over {
             match self.parser.next() {
-                Ok(Some(reply)) if self.step == Step::Idle => self.unasked(reply),
+                // A reply to what still waits to be sent answers something else. Taken for an answer, it would move
+                // all that follow to the wrong recipients.
+                Ok(Some(reply)) if self.step == Step::Idle || self.wants_write() => self.unasked(reply),
                 Ok(Some(reply)) => self.heard(now, reply),
                 Ok(None) => return,
                 Err(error) => self.end(Closure::Garbled(self.step, error)),
@@ -419,12 +425,12 @@ impl Dialog {
         self.deadline = Some(now + wait);
     }
 
-    /// A reply in a session that asked nothing: a farewell, or a server that cannot count.
+    /// A reply to nothing that was asked: a farewell, or a server that cannot count.
     fn unasked(&mut self, reply: Reply) {
         self.end(if reply.code() == 421 {
-            Closure::Refused { step: Step::Idle, reply }
+            Closure::Refused { step: self.step, reply }
         } else {
-            Closure::Unexpected(Step::Idle)
+            Closure::Unexpected(self.step)
         });
     }
 

@@ -241,7 +241,7 @@ fn every_rule_has_a_name_of_its_own() {
     let names: std::collections::HashSet<&str> = rules().map(|(name, ..)| name).collect();
     assert_eq!(names.len(), rules().count());
     for (name, _, _, source) in rules() {
-        assert!(source.split(' ').all(|letter| "SFZKRW".contains(letter)) && !source.is_empty(), "{name}");
+        assert!(source.split(' ').all(|letter| "SFZKROW".contains(letter)) && !source.is_empty(), "{name}");
     }
 }
 

@@ -322,6 +322,8 @@ pub(super) const RULES: &[Rule] = &[
         (1, 3, 3),
         (1, 6, 6),
     ]),
+    // OpenSMTPD says so of a user whom its virtual table does not have; 524 is a code of its own making.
+    Rule::new("opensmtpd-unknown", NotFound, Recipient, "O").code(Of(&[524])).status(&[(2, 4, 4)]),
     Rule::new("domain-status", DomainDead, Site, "R")
         .code(PermanentBut(&[500, 502, 503, 504, 555]))
         .status(&[(1, 2, 2), (4, 4, 4)]),

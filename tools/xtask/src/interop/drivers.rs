@@ -111,7 +111,7 @@ impl<'a> Mailprobe<'a> {
         let mut server = Server::start("mailprobe serve", command, &self.net.folder.join("serve.log"))?;
         let waited = wait_until("mailprobe serve", SERVE_LIMIT, || {
             server.running()?;
-            self.net.listens(Space::Probe, LISTEN)
+            Ok(self.net.listens(Space::Probe, LISTEN)? && data.join("first-keys").exists())
         });
         if let Err(failure) = waited {
             return Err(server.complain(&failure.0));
