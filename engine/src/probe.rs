@@ -465,6 +465,9 @@ fn mail_refused<R: Runtime>(
     let throttled = matches!(said.class, Class::Throttled | Class::Temporary);
     if throttled {
         push_back(shard, group, index);
+    } else if reply.is_permanent() && !works.iter().flatten().any(|work| work.address.needs_smtputf8()) {
+        // It is about us or our reverse-path: the host would say it to each of thousands.
+        route.take_down(Instant::now() + DOWN, said.rule);
     }
     for work in works.iter_mut().rev() {
         let Some(mut work) = work.take() else { continue };

@@ -35,6 +35,8 @@ const PORT_USES_MAX: u32 = 2_000;
 const PORT_LIFE: Duration = Duration::from_secs(60);
 /// How often an unused socket looks whether it was replaced.
 const PORT_TICK: Duration = Duration::from_secs(5);
+/// How long a socket is left alone after an error.
+const PORT_ERROR_PAUSE: Duration = Duration::from_millis(10);
 /// Room for a datagram: more than EDNS lets a resolver send.
 const DATAGRAM_BYTES: usize = 2048;
 
@@ -272,6 +274,8 @@ async fn listen<R: Runtime>(port: Rc<Port<R>>) {
                 for slot in port.pending.borrow().values() {
                     slot.put(port.upstream, Arrival::Unreachable);
                 }
+                // An error that lasts must not keep this thread busy.
+                R::sleep(PORT_ERROR_PAUSE).await;
                 buffer
             }
         };

@@ -117,7 +117,7 @@ impl Main for ShardMain {
 
 /// Heartbeat and sweep, for as long as the shard lives.
 async fn housekeeping<R: Runtime>(shard: Rc<Shard<R>>, index: usize) {
-    let mut swept = Instant::now();
+    let (mut swept, mut forgot) = (Instant::now(), Instant::now());
     loop {
         let face = &shard.shared.shards[index];
         let alive = shard.shared.started.elapsed().as_millis() as u64;
@@ -128,6 +128,10 @@ async fn housekeeping<R: Runtime>(shard: Rc<Shard<R>>, index: usize) {
         if swept.elapsed() >= SWEEP {
             swept = Instant::now();
             shard.sweep(swept);
+        }
+        if forgot.elapsed() >= GROUP_IDLE / 10 {
+            forgot = Instant::now();
+            shard.forget(forgot);
         }
         R::sleep(HEARTBEAT).await;
     }
@@ -294,10 +298,14 @@ impl<R: Runtime> Shard<R> {
             group.take_expired(Some(now)).into_iter().for_each(Work::give_up);
         }
         self.knowledge.borrow_mut().expire(now);
+        self.walks.borrow_mut().sweep(now);
+    }
+
+    /// Drops the groups and sites that had no work for a while.
+    fn forget(&self, now: Instant) {
         self.groups.borrow_mut().retain(|_, group| !group.is_forgotten(now, GROUP_IDLE));
         // A site lives as long as a group of it.
         self.sites.borrow_mut().retain(|_, site| Rc::strong_count(site) > 1);
-        self.walks.borrow_mut().sweep(now);
     }
 
     /// Answers all that is under way: the engine stops.

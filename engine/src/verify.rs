@@ -9,7 +9,7 @@ use crate::runtime::Runtime;
 use crate::shard::Shard;
 use crate::work::{Message, Plan, Work};
 use engine_proto::address::Domain;
-use engine_proto::dns::mx::{Dead, MxPlan, MxSet};
+use engine_proto::dns::mx::{Dead, MxPlan, MxSet, NoMail};
 use engine_proto::dns::public::is_public;
 use engine_proto::dns::{Failure, Name, Outcome, Question, RecordKind};
 use engine_proto::limits::{DNS_FAILURE_TTL, KNOWN_DOMAINS_MAX, WALK_TTL};
@@ -88,12 +88,29 @@ async fn walk<R: Runtime>(shard: Rc<Shard<R>>, domain: Domain) {
 
 /// RFC 5321 5.1: the MX records, then the addresses of their hosts.
 async fn find<R: Runtime>(shard: &Shard<R>, domain: &Domain, story: &mut Vec<String>) -> Result<MxSet, Dead> {
-    let config = &shard.shared.config;
     let question = Question { name: Name::from(domain), kind: RecordKind::Mx };
     let outcome = shard.resolver.look_up(&question).await;
     story.push(tell(&question, &outcome));
     let plan = MxPlan::new(domain, &outcome, shard.random())?;
     let ipv6 = shard.shared.ipv6;
+    match hosts(shard, &plan, ipv6, story).await {
+        // Hosts on IPv6 alone take mail; that we cannot reach them says nothing about the domain.
+        Err(Dead::TakesNoMail(NoMail::NoMailHost)) if !ipv6 => {
+            let found = hosts(shard, &plan, true, story).await;
+            found.and(Err(Dead::CannotTell(Failure::Unreachable)))
+        }
+        found => found,
+    }
+}
+
+/// The addresses of a domain's hosts.
+async fn hosts<R: Runtime>(
+    shard: &Shard<R>,
+    plan: &MxPlan,
+    ipv6: bool,
+    story: &mut Vec<String>,
+) -> Result<MxSet, Dead> {
+    let config = &shard.shared.config;
     let questions = plan.questions(ipv6);
     let outcomes = all(questions.iter().map(|question| shard.resolver.look_up(question)).collect()).await;
     story.extend(questions.iter().zip(&outcomes).map(|(question, outcome)| tell(question, outcome)));

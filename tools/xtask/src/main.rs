@@ -1,5 +1,6 @@
 //! Tasks of the project: `cargo xtask TASK`.
 
+mod confined;
 mod interop;
 mod refresh_lists;
 #[cfg(test)]
@@ -12,6 +13,8 @@ use std::process::ExitCode;
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Tasks of the project")]
 enum Task {
+    /// Start the server where io_uring is refused (root; see docs/testing.md).
+    Confined(confined::Options),
     /// Ask real DNS and mail servers in network namespaces (root; see docs/testing.md).
     Interop(interop::Options),
     /// Write engine/proto/data and docs/lists.md from the newest packages of npm, PyPI and Cargo.lock.
@@ -22,6 +25,7 @@ enum Task {
 
 fn main() -> ExitCode {
     match Task::parse() {
+        Task::Confined(options) => confined::main(&options),
         Task::Interop(options) => interop::main(&options),
         Task::RefreshLists => refresh_lists::main(),
         Task::Soak(options) => soak::main(&options),

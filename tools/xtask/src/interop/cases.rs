@@ -12,13 +12,6 @@ pub struct Case {
     pub witness: Witness,
 }
 
-impl Case {
-    /// The reason once the server has had the time that it asks for: Postgrey accepts after five minutes.
-    pub fn reason_in_time(&self) -> &str {
-        if self.name == "greylisted" { "mailbox_exists" } else { self.reason }
-    }
-}
-
 /// What swaks or dig has to see.
 pub enum Witness {
     /// The server at this address answers RCPT with a reply that begins so.

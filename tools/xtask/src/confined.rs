@@ -1,0 +1,165 @@
+//! `cargo xtask confined`: where io_uring is refused, the server runs on epoll and says so.
+//!
+//! Containers refuse io_uring in two ways: a seccomp filter answers its system calls with an error, and a memlock
+//! limit leaves no room for its rings. Both are made here for real, the second as an unprivileged user (as root the
+//! limit does not bind), and a server has to start, say that it runs on epoll, and answer.
+
+#![expect(unsafe_code, reason = "limits, user and filter are set between fork and exec")]
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Duration;
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// The binary to confine; `cargo build --release --package frontend` makes the default
+    #[arg(long, value_name = "PATH", default_value = "target/release/mailprobe")]
+    mailprobe: PathBuf,
+}
+
+/// How a server is confined, and what it then has to say.
+struct Case {
+    name: &'static str,
+    confine: fn() -> io::Result<()>,
+    says: &'static str,
+}
+
+const CASES: [Case; 4] = [
+    Case { name: "free", confine: || Ok(()), says: "on io_uring" },
+    Case { name: "seccomp ENOSYS", confine: || refuse_io_uring(libc::ENOSYS), says: "on epoll" },
+    Case { name: "seccomp EPERM", confine: || refuse_io_uring(libc::EPERM), says: "on epoll" },
+    Case { name: "memlock 64 KiB", confine: || lock_little(64 * 1024), says: "on epoll" },
+];
+
+/// `nobody` of Debian, which has no capabilities.
+const NOBODY: u32 = 65534;
+
+pub fn main(options: &Options) -> ExitCode {
+    let mut failed = 0;
+    for case in &CASES {
+        match try_case(&options.mailprobe, case) {
+            Ok(line) => say(&format!("ok    {}: {line}", case.name)),
+            Err(error) => {
+                failed += 1;
+                say(&format!("FAIL  {}: {error}", case.name));
+            }
+        }
+    }
+    say(&format!("{} passed, {failed} failed", CASES.len() - failed));
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs a server under the confinement; the line in which it says what the engine runs on.
+fn try_case(binary: &Path, case: &Case) -> Result<String, String> {
+    let folder = std::env::temp_dir().join(format!("mailprobe-confined-{}", std::process::id()));
+    let cannot = |error: io::Error| error.to_string();
+    std::fs::create_dir_all(&folder).map_err(cannot)?;
+    // The unprivileged user can read neither the tree nor a folder of root's.
+    let copy = folder.join("mailprobe");
+    std::fs::copy(binary, &copy).map_err(|error| format!("{}: {error}", binary.display()))?;
+    std::os::unix::fs::chown(&folder, Some(NOBODY), Some(NOBODY)).map_err(cannot)?;
+    let result = serve(&copy, &folder, case);
+    std::fs::remove_dir_all(&folder).map_err(cannot)?;
+    result
+}
+
+fn serve(binary: &Path, folder: &Path, case: &Case) -> Result<String, String> {
+    let mut command = Command::new(binary);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--resolver", "127.0.0.1:9", "--data"]);
+    command.arg(folder.join("data")).current_dir(folder).stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let confine = case.confine;
+    // SAFETY: the child calls only setrlimit, setgroups, setresgid, setresuid and prctl before it execs.
+    unsafe { command.pre_exec(confine) };
+    let mut server = Guard(command.spawn().map_err(|error| format!("cannot start: {error}"))?);
+    let output = server.0.stdout.take().ok_or("no standard output")?;
+    let mut engine = String::new();
+    for line in BufReader::new(output).lines() {
+        let line = line.map_err(|error| error.to_string())?;
+        if line.starts_with("engine: ") || line.starts_with("frontend: ") {
+            if !line.contains(case.says) {
+                return Err(format!("`{line}` does not say `{}`", case.says));
+            }
+            engine = line;
+        } else if let Some(address) = line.strip_prefix("listening on http://") {
+            answers(address)?;
+            return Ok(engine);
+        }
+    }
+    Err("it ended before it listened".into())
+}
+
+fn answers(address: &str) -> Result<(), String> {
+    let ask = || -> io::Result<String> {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    match ask() {
+        Ok(answer) if answer.starts_with("HTTP/1.1 200 ") => Ok(()),
+        Ok(answer) => Err(format!("/readyz answers {}", answer.lines().next().unwrap_or("nothing"))),
+        Err(error) => Err(format!("/readyz: {error}")),
+    }
+}
+
+/// A child that does not outlive its test.
+struct Guard(Child);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // It may have ended by itself; either way it is reaped.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn checked(result: i32) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Limits the memory that may be locked, and becomes a user whom the limit binds.
+fn lock_little(bytes: u64) -> io::Result<()> {
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+    // SAFETY: plain system calls; the limit outlives the call that reads it.
+    unsafe {
+        checked(libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit))?;
+        checked(libc::setgroups(0, std::ptr::null()))?;
+        checked(libc::setresgid(NOBODY, NOBODY, NOBODY))?;
+        checked(libc::setresuid(NOBODY, NOBODY, NOBODY))
+    }
+}
+
+/// Answers io_uring_setup, io_uring_enter and io_uring_register with an error, as container runtimes do.
+fn refuse_io_uring(error: i32) -> io::Result<()> {
+    const LOAD_NUMBER: u16 = 0x20;
+    const JUMP_IF_EQUAL: u16 = 0x15;
+    const RETURN: u16 = 0x06;
+    const REFUSE: u32 = 0x0005_0000;
+    const ALLOW: u32 = 0x7fff_0000;
+    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    let mut program = [
+        step(LOAD_NUMBER, 0, 0, 0),
+        step(JUMP_IF_EQUAL, 2, 0, 425),
+        step(JUMP_IF_EQUAL, 1, 0, 426),
+        step(JUMP_IF_EQUAL, 0, 1, 427),
+        step(RETURN, 0, 0, REFUSE | error.unsigned_abs()),
+        step(RETURN, 0, 0, ALLOW),
+    ];
+    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: plain system calls; the filter and its program outlive the call that copies them.
+    unsafe {
+        checked(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
+        checked(libc::prctl(libc::PR_SET_SECCOMP, 2, &filter))
+    }
+}
+
+fn say(line: &str) {
+    // A closed standard output has nobody to tell.
+    let _ = writeln!(io::stdout(), "{line}");
+}
