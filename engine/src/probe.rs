@@ -145,7 +145,13 @@ fn push_back<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize) 
 fn refused<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize, closure: &Closure) {
     let route = &group.routes[index];
     match closure {
-        Closure::TlsFailed => {
+        // A server that fails at STARTTLS may work without it, as one may whose handshake fails (RFC 7435).
+        Closure::TlsFailed
+        | Closure::Refused { step: Step::StartTls, .. }
+        | Closure::Closed(Step::StartTls)
+        | Closure::TimedOut(Step::StartTls)
+        | Closure::Garbled(Step::StartTls, _)
+        | Closure::Unexpected(Step::StartTls) => {
             if route.plain_only.replace(true) {
                 route.take_down(Instant::now() + DOWN, "tls_failed");
             }

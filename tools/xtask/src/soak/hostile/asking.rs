@@ -26,12 +26,20 @@ pub struct Asked {
     /// What was wrong, by kind: how often, and the first address.
     wrong: BTreeMap<String, (usize, String)>,
     taken: Duration,
+    /// The one that took longest, and its time.
+    slowest: (Duration, String),
 }
 
 impl Asked {
     /// Whether all were right.
     pub fn judge(&self) -> Result<String, String> {
-        let figures = format!("{} right verdicts in {:.1} s", self.right, self.taken.as_secs_f32());
+        let (longest, address) = &self.slowest;
+        let figures = format!(
+            "{} right verdicts in {:.1} s, the slowest after {:.1} s: {address}",
+            self.right,
+            self.taken.as_secs_f32(),
+            longest.as_secs_f32()
+        );
         if self.wrong.is_empty() && self.right > 0 {
             return Ok(figures);
         }
@@ -51,8 +59,12 @@ pub fn ask_all(server: SocketAddr, asks: &[Ask], at_once: usize) -> Result<Asked
             if interrupted().is_err() {
                 return;
             }
-            let outcome = check(server, ask);
+            let begin = Instant::now();
+            let (outcome, taken) = (check(server, ask), begin.elapsed());
             let mut asked = asked.lock().unwrap_or_else(PoisonError::into_inner);
+            if taken > asked.slowest.0 {
+                asked.slowest = (taken, ask.address.clone());
+            }
             match outcome {
                 Ok(()) => asked.right += 1,
                 Err(said) => {
