@@ -68,6 +68,9 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     let (events, inbox) = channel();
     watch_signals(events.clone())?;
     let choice = runtime::choose(config.engine.driver).map_err(Failure::failed)?;
+    // Before the store: a port that is taken leaves no data folder behind. Who connects now waits to be accepted.
+    let listeners = Listeners::open(config.listen, config.frontend_threads()).map_err(Failure::failed)?;
+    let address = listeners.address;
     let (store, opening) = RedbStore::open(&config.data, plans, StoreOptions::default(), clock::now())
         .map_err(|error| Failure::failed(error.to_string()))?;
     if opening.voided_holds > 0 {
@@ -77,8 +80,6 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
         tracing::warn!("others than its owner may look into the data folder; `chmod 700` it");
     }
     let store: Arc<dyn Store> = Arc::new(store);
-    let listeners = Listeners::open(config.listen, config.frontend_threads()).map_err(Failure::failed)?;
-    let address = listeners.address;
     let engine = start_engine(engine_config)?;
     let admin = AdminServer::start(&config.data, Arc::clone(&store), clock::now)
         .map_err(|error| Failure::failed(error.to_string()))?;

@@ -220,7 +220,9 @@ impl fmt::Display for ChangeError {
         match self {
             ChangeError::UnknownAccount => f.write_str("no such account"),
             ChangeError::UnknownKey => f.write_str("no such key"),
-            ChangeError::UnknownPlan => f.write_str("the configuration defines no such plan"),
+            ChangeError::UnknownPlan => f.write_str(
+                "the configuration defines no such plan; `mailprobe config` lists those that it does",
+            ),
             ChangeError::NameTaken => f.write_str("another account has this name"),
             ChangeError::BadText => write!(
                 f,
