@@ -73,13 +73,15 @@ pub fn grow(random: &mut Rng) -> Vec<u8> {
     text.into_bytes()
 }
 
+/// The first words of each list can stand together; the others mostly spoil it.
 fn dotted(random: &mut Rng, words: &[&str], text: &mut String) {
     for number in 0..random.usize(1..5) {
         if number > 0 {
             text.push('.');
         }
+        let words = if random.u8(..8) == 0 { words } else { &words[..7] };
         text.push_str(one(random, words));
-        if random.u8(..8) == 0 {
+        if random.u8(..16) == 0 {
             text.push_str(one(random, words));
         }
     }
@@ -140,4 +142,17 @@ fn domain_holds(domain: &Domain) -> Result<(), String> {
         return Err(format!("{text} is shown as {shown}, which is {:?}", Domain::parse(&shown)));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_are_addresses_and_many_are_not() {
+        let mut random = Rng::with_seed(1);
+        let mut taken = || Address::parse(&String::from_utf8(grow(&mut random)).unwrap()).is_ok();
+        let share = (0..1000).filter(|_| taken()).count();
+        assert!((150..850).contains(&share), "{share} of 1000");
+    }
 }
