@@ -390,7 +390,7 @@ fn answered<R: Runtime>(
 ) -> Heard {
     let route = &group.routes[index];
     let said = classify(&ReplyView { stage: Stage::Rcpt, mx: &route.host, reply });
-    work.note(|| format!("rule {}: {:?}, scope {:?}", said.rule, said.class, said.scope));
+    work.note(|| in_words(&said));
     match said.class {
         Class::Accepted | Class::ExistsThrottled if accepts_everything(&route.host) => {
             work.settle(Reason::Unverifiable, "accepts_everything");
@@ -457,6 +457,11 @@ fn ask_elsewhere(group: &Group, index: usize, mut work: Work, rule: &'static str
     group.put_back(work);
 }
 
+/// What a reply was taken for, for the story.
+fn in_words(said: &Classification) -> String {
+    format!("rule {}: {}, scope {}", said.rule, said.class.as_str(), said.scope.as_str())
+}
+
 /// MAIL was refused: it is about us or the host, and about no recipient. True when the session is to be left: it
 /// would hear the same again at once.
 fn mail_refused<R: Runtime>(
@@ -477,7 +482,7 @@ fn mail_refused<R: Runtime>(
     }
     for work in works.iter_mut().rev() {
         let Some(mut work) = work.take() else { continue };
-        work.note(|| format!("rule {}: {:?}, scope {:?}", said.rule, said.class, said.scope));
+        work.note(|| in_words(&said));
         if throttled {
             come_back(group, work, said.rule);
         } else {
@@ -628,6 +633,10 @@ fn control_answered<R: Runtime>(
 ) -> bool {
     let said: Classification =
         classify(&ReplyView { stage: Stage::Control, mx: &group.routes[index].host, reply });
+    if shard.stories.get() {
+        let line = format!("control recipient: {}", in_words(&said));
+        shard.knowledge.borrow_mut().tell(control, &[line]);
+    }
     let push = said.class == Class::Throttled || said.scope == Scope::Session;
     if push {
         push_back(shard, group, index);

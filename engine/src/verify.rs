@@ -11,7 +11,7 @@ use crate::work::{Message, Plan, Work};
 use engine_proto::address::Domain;
 use engine_proto::dns::mx::{Dead, MxPlan, MxSet, NoMail};
 use engine_proto::dns::public::is_public;
-use engine_proto::dns::{Failure, Name, Outcome, Question, RecordKind};
+use engine_proto::dns::{Exchange, Failure, Mx, Name, Outcome, Question, RecordKind, Records};
 use engine_proto::limits::{DNS_FAILURE_TTL, KNOWN_DOMAINS_MAX, WALK_TTL};
 use engine_proto::lists;
 use engine_proto::verdict::Reason;
@@ -141,12 +141,38 @@ async fn all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
 
 fn tell(question: &Question, outcome: &Outcome) -> String {
     let what = match outcome {
-        Outcome::Records { records, ttl } => format!("{records:?}, {} s", ttl.as_secs()),
+        Outcome::Records { records, ttl } => format!("{}, for {} s", list(records), ttl.as_secs()),
         Outcome::NoData { .. } => "no such record".to_owned(),
         Outcome::NxDomain { .. } => "no such name".to_owned(),
         Outcome::Failed { why, .. } => format!("failed: {}", why.as_str()),
     };
-    format!("dns {} {:?}: {what}", question.name, question.kind)
+    format!("dns {} {}: {what}", question.name, kind(question.kind))
+}
+
+fn kind(kind: RecordKind) -> &'static str {
+    match kind {
+        RecordKind::Mx => "MX",
+        RecordKind::A => "A",
+        RecordKind::Aaaa => "AAAA",
+        RecordKind::Txt => "TXT",
+        RecordKind::Ptr => "PTR",
+    }
+}
+
+fn list(records: &Records) -> String {
+    let exchange = |mx: &Mx| match &mx.exchange {
+        Exchange::Null => format!("{} .", mx.preference),
+        Exchange::Host(name) => format!("{} {name}", mx.preference),
+        Exchange::Invalid => format!("{} (no host name)", mx.preference),
+    };
+    let words: Vec<String> = match records {
+        Records::Mx(found) => found.iter().map(exchange).collect(),
+        Records::A(found) => found.iter().map(ToString::to_string).collect(),
+        Records::Aaaa(found) => found.iter().map(ToString::to_string).collect(),
+        Records::Txt(found) => found.iter().map(|text| format!("{text:?}")).collect(),
+        Records::Ptr(found) => found.iter().map(ToString::to_string).collect(),
+    };
+    words.join(", ")
 }
 
 /// The routes in order, and a name for the set of hosts that does not depend on how equal ones were shuffled.
