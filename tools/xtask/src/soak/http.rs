@@ -2,15 +2,18 @@
 //!
 //! A body that is shorter than its Content-Length is no answer, for the crash campaign counts answers.
 
+use crate::interop::process::interrupted;
 use serde_json::Value;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest that a check may take: beyond what the server allows itself.
 const ANSWER_LIMIT: Duration = Duration::from_secs(90);
 const CONNECT_LIMIT: Duration = Duration::from_secs(20);
-const ANSWER_BYTES_MAX: u64 = 1 << 20;
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+/// How often a wait looks whether somebody wants the run to end.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// An answer of the API.
 #[derive(Debug)]
@@ -40,14 +43,30 @@ pub fn verify(server: SocketAddr, key: &str, address: &str) -> Result<Answer, St
     parse(&answer).ok_or_else(|| format!("no whole answer in {} bytes", answer.len()))
 }
 
-fn exchange(server: SocketAddr, request: &[u8]) -> std::io::Result<Vec<u8>> {
+fn exchange(server: SocketAddr, request: &[u8]) -> io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect_timeout(&server, CONNECT_LIMIT)?;
-    stream.set_read_timeout(Some(ANSWER_LIMIT))?;
+    stream.set_read_timeout(Some(LOOK))?;
     stream.set_nodelay(true)?;
     stream.write_all(request)?;
-    let mut answer = Vec::new();
-    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
-    Ok(answer)
+    read_to_end(&mut stream)
+}
+
+/// Reads until the server closes, the limit is reached or somebody wants the run to end.
+fn read_to_end(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let (end, mut answer, mut piece) = (Instant::now() + ANSWER_LIMIT, Vec::new(), [0; 4096]);
+    loop {
+        match stream.read(&mut piece) {
+            Ok(0) => return Ok(answer),
+            Ok(length) if answer.len() + length <= ANSWER_BYTES_MAX => {
+                answer.extend_from_slice(&piece[..length])
+            }
+            Ok(_) => return Err(io::Error::other("an answer without end")),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < end => {
+                interrupted().map_err(|failure| io::Error::other(failure.0))?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 fn parse(bytes: &[u8]) -> Option<Answer> {

@@ -73,13 +73,15 @@ pub fn grow(random: &mut Rng) -> Vec<u8> {
     text.into_bytes()
 }
 
+/// The first words of each list can stand together; the others mostly spoil it.
 fn dotted(random: &mut Rng, words: &[&str], text: &mut String) {
     for number in 0..random.usize(1..5) {
         if number > 0 {
             text.push('.');
         }
+        let words = if random.u8(..8) == 0 { words } else { &words[..7] };
         text.push_str(one(random, words));
-        if random.u8(..8) == 0 {
+        if random.u8(..16) == 0 {
             text.push_str(one(random, words));
         }
     }
@@ -134,10 +136,25 @@ fn domain_holds(domain: &Domain) -> Result<(), String> {
     if !text.ends_with(domain.registrable()) {
         return Err(format!("{} is no end of {text}", domain.registrable()));
     }
-    // What is shown to people leads back to the same domain.
+    // What is shown to people leads back to the same domain, but for labels that are A-labels twice over: UTS 46 (4.1)
+    // forbids them since revision 33, the library takes them, and no registry has one.
     let shown = domain.to_unicode();
-    if Domain::parse(&shown).as_ref() != Ok(domain) {
+    let twice = shown.split('.').any(|label| label.starts_with("xn--"));
+    if !twice && Domain::parse(&shown).as_ref() != Ok(domain) {
         return Err(format!("{text} is shown as {shown}, which is {:?}", Domain::parse(&shown)));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_are_addresses_and_many_are_not() {
+        let mut random = Rng::with_seed(1);
+        let mut taken = || Address::parse(&String::from_utf8(grow(&mut random)).unwrap()).is_ok();
+        let share = (0..1000).filter(|_| taken()).count();
+        assert!((150..850).contains(&share), "{share} of 1000");
+    }
 }

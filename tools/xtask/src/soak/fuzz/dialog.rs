@@ -261,3 +261,21 @@ impl Session {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_sessions_get_to_answers() {
+        let mut random = Rng::with_seed(1);
+        let mut answered = || {
+            let input = grow(&mut random);
+            let turns: Vec<&[u8]> = input[1..].split(|&byte| byte == PART).collect();
+            let story = play(input[0], &turns, |turn| vec![turn]).unwrap();
+            story.iter().any(|line| line.starts_with("Answered"))
+        };
+        let share = (0..1000).filter(|_| answered()).count();
+        assert!((300..1000).contains(&share), "{share} of 1000");
+    }
+}

@@ -48,8 +48,10 @@ impl Op {
 pub fn grow(random: &mut Rng) -> Vec<u8> {
     let mut bytes = vec![random.u8(..), random.u8(..)];
     for _ in 0..random.usize(1..6) {
-        let message = message(random);
-        bytes.push(random.u8(..));
+        let wanted = [15, 1, 28, 16, 12][usize::from(bytes[0]) % KINDS.len()];
+        let message = message(random, wanted);
+        // The first resolver is asked first, over UDP.
+        bytes.push(if random.bool() { random.u8(..6) } else { random.u8(..) });
         bytes.extend_from_slice(&(message.len() as u16).to_be_bytes());
         bytes.extend_from_slice(&message);
     }
@@ -57,21 +59,22 @@ pub fn grow(random: &mut Rng) -> Vec<u8> {
 }
 
 /// A header and records; the question is put between them later.
-fn message(random: &mut Rng) -> Vec<u8> {
+fn message(random: &mut Rng, wanted: u16) -> Vec<u8> {
     let counts: [u8; 3] = [random.u8(..6), random.u8(..3), random.u8(..2)];
     let flags = if random.u8(..12) == 0 { random.u8(..) } else { 0x81 };
     let code = if random.u8(..3) == 0 { random.u8(..) } else { 0x80 | [0, 0, 0, 3][random.usize(..4)] };
     let mut bytes =
         vec![random.u8(..), random.u8(..), flags, code, 0, 1, 0, counts[0], 0, counts[1], 0, counts[2]];
     for _ in 0..counts.iter().sum() {
-        record(random, &mut bytes);
+        record(random, wanted, &mut bytes);
     }
     bytes
 }
 
-fn record(random: &mut Rng, bytes: &mut Vec<u8>) {
+fn record(random: &mut Rng, wanted: u16, bytes: &mut Vec<u8>) {
     name(random, bytes);
-    let kind = [15u16, 15, 1, 28, 16, 12, 5, 5, 6, 2, 41, 46][random.usize(..12)];
+    let kinds = [15, 1, 28, 16, 12, 5, 5, 6, 2, 41, 46];
+    let kind = if random.bool() { wanted } else { kinds[random.usize(..kinds.len())] };
     bytes.extend_from_slice(&kind.to_be_bytes());
     bytes.extend_from_slice(&[0, if random.u8(..20) == 0 { random.u8(..) } else { 1 }]);
     bytes.extend_from_slice(&if random.bool() { 300 } else { random.u32(..) }.to_be_bytes());
@@ -122,7 +125,12 @@ fn name(random: &mut Rng, bytes: &mut Vec<u8>) {
 
 pub fn feed(input: &[u8]) -> Result<(), String> {
     frames(input)?;
-    let [kind, resolvers, operations @ ..] = input else { return Ok(()) };
+    look_up(input).map(|_| ())
+}
+
+/// Plays a lookup; gives its outcome.
+fn look_up(input: &[u8]) -> Result<Option<Outcome>, String> {
+    let [kind, resolvers, operations @ ..] = input else { return Ok(None) };
     let Some(name) = Name::parse("mail-1.example.com") else { return Err("no name".into()) };
     let question = Question { name, kind: KINDS[usize::from(*kind) % KINDS.len()] };
     let mut scene = Scene::new(question, 1 + usize::from(*resolvers) % RESOLVERS_MAX);
@@ -134,7 +142,8 @@ pub fn feed(input: &[u8]) -> Result<(), String> {
         scene.happens(Op::of(*op), usize::from(op >> 4) % (RESOLVERS_MAX + 1), message)?;
         rest = behind;
     }
-    scene.ends()
+    scene.ends()?;
+    Ok(scene.lookup.into_outcome())
 }
 
 struct Scene {
@@ -261,5 +270,18 @@ fn frames(stream: &[u8]) -> Result<(), String> {
     match cuts(stream).iter().all(|cut| read(cut) == whole) {
         true => Ok(()),
         false => Err("the pieces of a TCP stream change its messages".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_lookups_find_records_and_many_do_not() {
+        let mut random = Rng::with_seed(1);
+        let mut found = || matches!(look_up(&grow(&mut random)), Ok(Some(Outcome::Records { .. })));
+        let share = (0..1000).filter(|_| found()).count();
+        assert!((50..900).contains(&share), "{share} of 1000");
     }
 }

@@ -144,3 +144,15 @@ fn verdict_holds(reply: &Reply) -> Result<(), String> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn most_begin_with_replies() {
+        let mut random = Rng::with_seed(1);
+        let share = (0..1000).filter(|_| !read([&*grow(&mut random)].into_iter()).replies.is_empty()).count();
+        assert!((400..1000).contains(&share), "{share} of 1000");
+    }
+}
