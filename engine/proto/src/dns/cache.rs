@@ -1,6 +1,6 @@
-//! What was learned, for as long as it holds, and who waits for what is being asked.
+//! What was learned, for as long as it holds.
 //!
-//! Both are meant for one thread. The cache is bounded by count; when it is full, the entry that goes is one that
+//! Meant for one thread. The cache is bounded by count; when it is full, the entry that goes is one that
 //! was not read since the hand of the clock last passed it.
 
 use super::{Outcome, Question};
@@ -88,39 +88,6 @@ impl Cache {
     }
 }
 
-/// Which questions are being asked, and the tokens of those that wait for the answers.
-#[derive(Debug, Default)]
-pub struct InFlight {
-    waiting: HashMap<Question, Vec<u64>>,
-}
-
-impl InFlight {
-    /// Has `token` wait for the question. True when nobody else does yet: the caller is to ask it.
-    pub fn join(&mut self, question: &Question, token: u64) -> bool {
-        if let Some(tokens) = self.waiting.get_mut(question) {
-            tokens.push(token);
-            return false;
-        }
-        self.waiting.insert(question.clone(), vec![token]);
-        true
-    }
-
-    /// The question has ended: those who waited for it, in the order in which they came.
-    pub fn finish(&mut self, question: &Question) -> Vec<u64> {
-        self.waiting.remove(question).unwrap_or_default()
-    }
-
-    /// How many questions are being asked.
-    pub fn len(&self) -> usize {
-        self.waiting.len()
-    }
-
-    /// True when none is.
-    pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::{Failure, Name, RecordKind};
@@ -176,21 +143,6 @@ mod tests {
             assert_eq!(cache.len(), 3);
         }
         assert!(cache.get(&question(0), now).is_none());
-    }
-
-    #[test]
-    fn equal_questions_are_asked_once() {
-        let mut flying = InFlight::default();
-        assert!(flying.join(&question(1), 10));
-        assert!(!flying.join(&question(1), 11));
-        assert!(flying.join(&question(2), 12));
-        assert_eq!(flying.len(), 2);
-        assert_eq!(flying.finish(&question(1)), [10, 11]);
-        assert_eq!(flying.finish(&question(1)), []);
-        assert!(flying.join(&question(1), 13), "asked again after it ended");
-        flying.finish(&question(1));
-        flying.finish(&question(2));
-        assert!(flying.is_empty());
     }
 
     proptest! {
