@@ -10,6 +10,7 @@ use crate::store::KeyMode;
 use api::request::choice;
 use api::{DetailLevel, Issue, IssueType, Mode, Reason, Verification, VerifyBody};
 use engine::proto::address::Address;
+use full::Checked;
 
 /// What is asked, from wherever it came.
 struct Asked {
@@ -84,13 +85,12 @@ async fn answer(call: &Call, asked: Asked) -> Result<Reply, Refusal> {
         let msg = "fast mode is not available yet";
         return Err(Refusal::invalid(vec![Issue::new(&["mode"], IssueType::NotAvailable, msg)]));
     }
-    let (reason, credits_remaining) = match (Address::parse(&asked.email), caller.mode) {
-        (Err(_), _) => (Reason::InvalidSyntax, None),
-        (Ok(address), KeyMode::Test) => (test_mode::reason(address.local()), None),
-        (Ok(address), KeyMode::Live) => {
-            let (reason, left) = full::check(&call.worker, caller.account, address).await?;
-            (reason, Some(left))
-        }
+    let free = |reason| Checked { reason, credits_remaining: None, cached: false };
+    let checked = match (Address::parse(&asked.email), caller.mode) {
+        (Err(_), _) => free(Reason::InvalidSyntax),
+        (Ok(address), KeyMode::Test) => free(test_mode::reason(address.local())),
+        (Ok(address), KeyMode::Live) => full::check(&call.worker, caller.account, address).await?,
     };
-    Reply::json(200, &Verification { email: asked.email, reason, credits_remaining, cached: false })
+    let Checked { reason, credits_remaining, cached } = checked;
+    Reply::json(200, &Verification { email: asked.email, reason, credits_remaining, cached })
 }

@@ -23,15 +23,21 @@ use std::time::Duration;
 pub const PROBE_TIME_MAX: Duration = Duration::from_secs(60);
 const _: () = assert!(PROBE_TIME_MAX.as_secs() >= SINGLE_PATIENCE.as_secs() + 10);
 
-/// Checks an address for a credit of the account: the reason, and the credits that are left.
+/// What a full check came to.
+pub struct Checked {
+    /// The verdict's reason.
+    pub reason: Reason,
+    /// The balance after it; none when nothing was charged.
+    pub credits_remaining: Option<u64>,
+    /// It is the account's own answer of the last 24 hours.
+    pub cached: bool,
+}
+
+/// Checks an address for a credit of the account.
 ///
 /// # Errors
 /// 402 without a credit, 503 without an answer; then nothing is charged.
-pub async fn check(
-    worker: &Rc<Worker>,
-    account: AccountId,
-    address: Address,
-) -> Result<(Reason, u64), Refusal> {
+pub async fn check(worker: &Rc<Worker>, account: AccountId, address: Address) -> Result<Checked, Refusal> {
     let worker = Rc::clone(worker);
     monoio::spawn(async move {
         let _promise = worker.gate.promise();
@@ -41,7 +47,7 @@ pub async fn check(
     .await
 }
 
-async fn charged(worker: &Worker, account: AccountId, address: Address) -> Result<(Reason, u64), Refusal> {
+async fn charged(worker: &Worker, account: AccountId, address: Address) -> Result<Checked, Refusal> {
     let now = clock::now();
     let bits = random_bits().map_err(|error| Refusal::unready().inside(error))?;
     let hold = HoldRef { account, id: EntryId::new(now, bits) };
@@ -59,9 +65,13 @@ async fn charged(worker: &Worker, account: AccountId, address: Address) -> Resul
     Err(refusal)
 }
 
-async fn settle(worker: &Worker, hold: HoldRef, finding: &Finding) -> Result<(Reason, u64), Refusal> {
+async fn settle(worker: &Worker, hold: HoldRef, finding: &Finding) -> Result<Checked, Refusal> {
     match worker.store.settle(hold, Settlement::default(), clock::now()).await {
-        Ok(balance) => Ok((convert::reason(finding.reason), balance.available())),
+        Ok(balance) => Ok(Checked {
+            reason: convert::reason(finding.reason),
+            credits_remaining: Some(balance.available()),
+            cached: false,
+        }),
         // Not given away: an answer is only an answer once it is durable.
         Err(error) => Err(Refusal::unready().inside(format!("hold {} was not settled: {error}", hold.id))),
     }
