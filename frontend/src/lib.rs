@@ -15,6 +15,7 @@ pub mod gate;
 pub mod http;
 pub mod listen;
 pub mod query;
+pub mod rate_limit;
 pub mod refusal;
 pub mod router;
 pub mod routes;

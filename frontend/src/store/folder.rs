@@ -186,7 +186,7 @@ mod tests {
         transaction.open_table(tables::META).unwrap().insert(tables::META_FORMAT, 99).unwrap();
         transaction.commit().unwrap();
         drop(database);
-        check_refusal(folder.path(), &["has format 99", "formats up to 1", "upgrade"]);
+        check_refusal(folder.path(), &["has format 99", "formats up to 2", "upgrade"]);
     }
 
     #[test]

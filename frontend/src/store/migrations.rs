@@ -9,7 +9,7 @@ use std::path::Path;
 type Step = fn(&WriteTransaction) -> Result<(), StoreError>;
 
 /// `STEPS[n]` leads from format n + 1 to n + 2.
-const STEPS: [Step; FORMAT as usize - 1] = [];
+const STEPS: [Step; FORMAT as usize - 1] = [to_2];
 
 /// Makes the tables of a new file, or brings those of an old one up to date.
 pub(super) fn migrate(database: &Database, path: &Path) -> Result<(), OpenError> {
@@ -54,9 +54,17 @@ fn create(database: &Database, format: u32) -> Result<(), StoreError> {
         transaction.open_table(tables::KEYS)?;
         transaction.open_table(tables::HOLDS)?;
         transaction.open_table(tables::LEDGER)?;
-        Ok(())
+        to_2(transaction)
     };
     apply(database, make, format)
+}
+
+/// Limits of accounts, and counters that outlive the process.
+fn to_2(transaction: &WriteTransaction) -> Result<(), StoreError> {
+    transaction.open_table(tables::LIMITS)?;
+    transaction.open_table(tables::WINDOWS)?;
+    transaction.open_table(tables::FAIR_USE)?;
+    Ok(())
 }
 
 /// Runs a step and writes the format that it leads to, both or neither.

@@ -10,6 +10,8 @@ use crate::credits::Step;
 use ::redb::{ReadableTable, Table, WriteTransaction};
 
 pub(super) struct Txn<'t> {
+    /// For tables that few writes need.
+    pub transaction: &'t WriteTransaction,
     pub plans: &'t PlanTable,
     pub accounts: Table<'t, &'static [u8; 16], &'static [u8]>,
     pub names: Table<'t, &'static str, &'static [u8; 16]>,
@@ -34,6 +36,7 @@ pub(super) struct Opened<'t> {
 impl<'t> Txn<'t> {
     pub fn open(transaction: &'t WriteTransaction, plans: &'t PlanTable) -> Result<Txn<'t>, StoreError> {
         Ok(Txn {
+            transaction,
             plans,
             accounts: transaction.open_table(ACCOUNTS)?,
             names: transaction.open_table(NAMES)?,
