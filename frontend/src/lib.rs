@@ -13,6 +13,7 @@ pub mod credits;
 pub mod engine_client;
 pub mod gate;
 pub mod http;
+pub mod limiter;
 pub mod listen;
 pub mod query;
 pub mod rate_limit;

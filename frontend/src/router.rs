@@ -1,6 +1,7 @@
-//! The one table of what the API answers to: method, path, who may call, handler.
+//! The one table of what the API answers to: method, path, who may call and how often, handler.
 
 use crate::auth::Caller;
+use crate::rate_limit::Row;
 use crate::refusal::Refusal;
 use crate::routes::{account, health, verify};
 use crate::worker::Worker;
@@ -37,6 +38,24 @@ pub enum Access {
     Key,
 }
 
+/// Which counter of the caller's key a request goes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// None.
+    Unlimited,
+    /// This one.
+    Row(Row),
+    /// The one of its mode, fast or full.
+    OfMode,
+}
+
+/// What a plan may leave out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Feature {
+    /// Starting batches. Those that were started can be polled on any plan.
+    Batches,
+}
+
 /// One line of the table.
 pub struct Route {
     /// The method.
@@ -47,6 +66,10 @@ pub struct Route {
     pub access: Access,
     /// Answers HEAD too. Not where a GET can cost a credit.
     pub safe: bool,
+    /// How often.
+    pub limit: Limit,
+    /// What the caller's plan must have, with test keys too: they are there to try what live keys will do.
+    pub feature: Option<Feature>,
     /// What answers.
     pub handler: Handler,
 }
@@ -102,6 +125,8 @@ const ROUTES: &[Route] = &[
         path: "/v1/verify",
         access: Access::Key,
         safe: false,
+        limit: Limit::OfMode,
+        feature: None,
         handler: |call| Box::pin(verify::get(call)),
     },
     Route {
@@ -109,6 +134,8 @@ const ROUTES: &[Route] = &[
         path: "/v1/verify",
         access: Access::Key,
         safe: false,
+        limit: Limit::OfMode,
+        feature: None,
         handler: |call| Box::pin(verify::post(call)),
     },
     Route {
@@ -116,6 +143,8 @@ const ROUTES: &[Route] = &[
         path: "/v1/account",
         access: Access::Key,
         safe: true,
+        limit: Limit::Row(Row::Account),
+        feature: None,
         handler: |call| Box::pin(account::show(call)),
     },
     Route {
@@ -123,6 +152,8 @@ const ROUTES: &[Route] = &[
         path: "/livez",
         access: Access::Open,
         safe: true,
+        limit: Limit::Unlimited,
+        feature: None,
         handler: |call| Box::pin(health::live(call)),
     },
     Route {
@@ -130,6 +161,8 @@ const ROUTES: &[Route] = &[
         path: "/readyz",
         access: Access::Open,
         safe: true,
+        limit: Limit::Unlimited,
+        feature: None,
         handler: |call| Box::pin(health::ready(call)),
     },
 ];

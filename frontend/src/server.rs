@@ -3,6 +3,7 @@
 use crate::engine_client::{EngineClient, Line};
 use crate::gate::Gate;
 use crate::http;
+use crate::limiter::Limiter;
 use crate::routes::verify::full::PROBE_TIME_MAX;
 use crate::runtime::{self, Driver};
 use crate::status::{Phase, Status};
@@ -36,6 +37,8 @@ pub struct Station {
     pub line: Box<dyn Line + Send>,
     /// Accounts, keys and credits.
     pub store: Arc<dyn Store>,
+    /// How much keys and accounts may ask.
+    pub limiter: Arc<Limiter>,
     /// The server's phase.
     pub status: Arc<Status>,
     /// Most connections at once.
@@ -63,6 +66,7 @@ impl Station {
         let engine = EngineClient::new(self.line);
         let worker = Rc::new(Worker {
             store: self.store,
+            limiter: self.limiter,
             engine: Rc::clone(&engine),
             status: self.status,
             gate: Rc::clone(&gate),

@@ -2,6 +2,7 @@
 
 use crate::engine_client::EngineClient;
 use crate::gate::Gate;
+use crate::limiter::Limiter;
 use crate::status::Status;
 use crate::store::Store;
 use std::rc::Rc;
@@ -11,6 +12,8 @@ use std::sync::Arc;
 pub struct Worker {
     /// Accounts, keys and credits.
     pub store: Arc<dyn Store>,
+    /// How much keys and accounts may ask.
+    pub limiter: Arc<Limiter>,
     /// The way to the engine.
     pub engine: Rc<EngineClient>,
     /// The server's phase.

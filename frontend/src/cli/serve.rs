@@ -12,6 +12,7 @@ use crate::admin::server::AdminServer;
 use crate::clock;
 use crate::config::Config;
 use crate::engine_client::Backend;
+use crate::limiter::{Keeper, Limiter};
 use crate::listen::Listeners;
 use crate::runtime::{self, Choice};
 use crate::server::Station;
@@ -80,23 +81,29 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
         tracing::warn!("others than its owner may look into the data folder; `chmod 700` it");
     }
     let store: Arc<dyn Store> = Arc::new(store);
+    let limiter = Limiter::open(Arc::clone(&store)).map_err(|error| Failure::failed(error.to_string()))?;
+    let limiter = Arc::new(limiter);
+    let keeper = Keeper::start(Arc::clone(&limiter), clock::now).map_err(|error| {
+        Failure::failed(format!("cannot start the thread that keeps rate limits: {error}"))
+    })?;
     let engine = start_engine(engine_config)?;
     let admin = AdminServer::start(&config.data, Arc::clone(&store), clock::now)
         .map_err(|error| Failure::failed(error.to_string()))?;
     announce_first_keys(&config, &*store)?;
 
     let status = Arc::new(Status::default());
-    let threads = start_threads(&config, &choice, listeners, &*engine, &store, &status, &events)?;
+    let threads = start_threads(&config, &choice, listeners, &*engine, (&store, &limiter), &status, &events)?;
     status.enter(Phase::Ready);
     announce(&config, &choice, &*engine, &address.to_string())?;
 
     let End::Drained(outcome) = until_the_end(threads, &status, &inbox) else {
         // Ending these in order takes time, and none is left. The next start finds what they leave and goes on.
-        std::mem::forget((admin, engine));
+        std::mem::forget((admin, engine, keeper));
         return Err(Failure::failed("ended by a second signal; what was under way is given up"));
     };
     drop(admin);
     engine.stop();
+    drop(keeper);
     outcome
 }
 
@@ -117,7 +124,7 @@ fn start_threads(
     choice: &Choice,
     listeners: Listeners,
     engine: &dyn Backend,
-    store: &Arc<dyn Store>,
+    (store, limiter): (&Arc<dyn Store>, &Arc<Limiter>),
     status: &Arc<Status>,
     events: &Sender<Event>,
 ) -> Result<Vec<Thread>, Failure> {
@@ -132,6 +139,7 @@ fn start_threads(
             driver: choice.driver,
             line: engine.line((config.engine.tickets_max / count).max(1)),
             store: Arc::clone(store),
+            limiter: Arc::clone(limiter),
             status: Arc::clone(status),
             connections: config.connections.div_ceil(count),
             leash,

@@ -9,6 +9,7 @@ mod client;
 mod commands;
 mod connections;
 mod lifecycle;
+mod limits;
 mod requests;
 mod scripted;
 mod server;
