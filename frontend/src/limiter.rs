@@ -37,17 +37,13 @@ impl Limiter {
         self.counters.count(WindowId { key, row }, limits.row(row), now)
     }
 
-    /// Takes one charged full check, of whichever live key, out of the account's fair use.
+    /// Takes one charged full check, of whichever live key, out of the account's fair use: before the charge.
     ///
     /// # Errors
     /// It is used up.
-    pub fn take_fair_use(&self, account: AccountId, now: UnixMs) -> Result<(), RateLimited> {
-        self.counters.take_fair_use(account, &self.limits(account), now)
-    }
-
-    /// Gives back one that was not charged after all.
-    pub fn give_back_fair_use(&self, account: AccountId) {
-        self.counters.give_back_fair_use(account);
+    pub fn take_fair_use(&self, account: AccountId, now: UnixMs) -> Result<Share<'_>, RateLimited> {
+        self.counters.take_fair_use(account, &self.limits(account), now)?;
+        Ok(Share { limiter: self, account })
     }
 
     /// An account that there is not has nothing to charge: which limits it would have is all one.
@@ -63,6 +59,27 @@ impl Limiter {
             *changed = Kept::default();
         }
         Ok(())
+    }
+}
+
+/// A full check's part of its account's fair use. Dropped before [`Share::charged`] it is given back: on every way
+/// that ends without a charge.
+#[must_use = "it is given back at once"]
+pub struct Share<'l> {
+    limiter: &'l Limiter,
+    account: AccountId,
+}
+
+impl Share<'_> {
+    /// The check is charged for good.
+    pub fn charged(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        self.limiter.counters.give_back_fair_use(self.account);
     }
 }
 
@@ -140,7 +157,8 @@ mod tests {
             first.count(key, Row::Poll, &limits, NOW + at).unwrap();
         }
         for _ in 0..600 {
-            first.take_fair_use(account, NOW).unwrap();
+            drop(first.take_fair_use(account, NOW).unwrap());
+            first.take_fair_use(account, NOW).unwrap().charged();
         }
         drop(Keeper::start(Arc::clone(&first), || NOW + 2).unwrap());
         drop(first);

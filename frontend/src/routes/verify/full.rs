@@ -51,19 +51,15 @@ async fn charged(worker: &Worker, account: AccountId, address: Address) -> Resul
     let now = clock::now();
     let bits = random_bits().map_err(|error| Refusal::unready().inside(error))?;
     let hold = HoldRef { account, id: EntryId::new(now, bits) };
-    worker.limiter.take_fair_use(account, now)?;
-    if let Err(error) = worker.store.hold(HoldRequest { hold, credits: 1 }, now).await {
-        worker.limiter.give_back_fair_use(account);
-        return Err(error.into());
-    }
+    let share = worker.limiter.take_fair_use(account, now)?;
+    worker.store.hold(HoldRequest { hold, credits: 1 }, now).await?;
     let probe = worker.engine.probe(address, Priority::Single);
     let refusal = match survive(monoio::time::timeout(PROBE_TIME_MAX, probe)).await {
-        Ok(Ok(Ok(finding))) => return settle(worker, hold, &finding).await,
+        Ok(Ok(Ok(finding))) => return settle(worker, hold, &finding).await.inspect(|_| share.charged()),
         Ok(Ok(Err(none))) => refuse(none),
         Ok(Err(_elapsed)) => Refusal::full().inside("the engine did not answer in time"),
         Err(_panicked) => Refusal::defect().inside("a probe panicked"),
     };
-    worker.limiter.give_back_fair_use(account);
     if let Err(error) = worker.store.void(hold, clock::now()).await {
         tracing::error!(hold = %hold.id, "a hold could not be voided and stays until the next start: {error}");
     }
