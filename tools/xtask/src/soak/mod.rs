@@ -2,11 +2,15 @@
 //!
 //! - `hostile` (hostile.rs): thousands of sessions with peers that misbehave in every way that mailnet knows;
 //! - `crash` (crash.rs): `kill -9` of the server while hundreds of charged checks are under way;
+//! - `credits` (credits.rs): many clients spend the last credits of an account at once;
+//! - `batches` (batches.rs): `kill -9` of a server that accepts and works on batches;
 //! - `fuzz` (fuzz/): malformed input to everything that reads what strangers write.
 //!
 //! Each has a small version with a fixed seed for `.ci/run`. docs/testing.md tells what each of them proves.
 
+mod batches;
 mod crash;
+mod credits;
 mod fuzz;
 mod hostile;
 mod http;
@@ -37,7 +41,7 @@ pub struct Options {
     /// fuzz: CPU seconds for each target (600, small: 10).
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
-    /// hostile, crash: take `mailprobe` and `mailnet` from this folder instead of building them.
+    /// All but fuzz: take `mailprobe` and `mailnet` from this folder instead of building them.
     #[arg(long, value_name = "PATH")]
     bin_dir: Option<PathBuf>,
     /// fuzz: only run this one input, as a failure prints it.
@@ -54,6 +58,10 @@ enum Name {
     Hostile,
     /// The server is killed with 200 checks under way: every credit is accounted for.
     Crash,
+    /// Many clients spend an account's last credits at once: not one too many.
+    Credits,
+    /// The server is killed while it accepts and works on batches: each is there once, whole and paid once.
+    Batches,
     /// Malformed addresses, replies, DNS messages and dialogs.
     Fuzz,
 }
@@ -73,6 +81,8 @@ pub fn main(options: &Options) -> ExitCode {
     let outcome = process::watch_signals().and_then(|()| match options.name {
         Name::Hostile => hostile::run(options),
         Name::Crash => crash::run(options),
+        Name::Credits => credits::run(options),
+        Name::Batches => batches::run(options),
         Name::Fuzz => fuzz::run(options),
     });
     match outcome {

@@ -17,6 +17,27 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 const END_LIMIT: Duration = Duration::from_secs(90);
 const COMMAND_LIMIT: Duration = Duration::from_secs(60);
 
+/// A plan without credits of its own, on which no limit is in the way.
+const UNLIMITED: &str = r#"
+[[plan]]
+id = "free"
+name = "Free"
+monthly_credits = 100
+
+[[plan]]
+id = "unlimited"
+name = "Unlimited"
+monthly_credits = 0
+[plan.limits]
+fast = 1000000
+verify = 1000000
+batch = 1000000
+poll = 1000000
+account = 1000000
+fair_use_per_second = 1000000
+fair_use_burst = 1000000
+"#;
+
 /// The binaries and a folder; the folder goes with it.
 pub struct World {
     folder: tempfile::TempDir,
@@ -112,7 +133,23 @@ impl World {
 
     /// Makes an account with so many pack credits beside its plan's; gives its live key.
     pub fn account(&self, name: &str, credits: u64) -> Result<String, Failure> {
-        self.json(&["account", "create", name])?;
+        self.account_on("free", name, credits)
+    }
+
+    /// Makes an account on [`UNLIMITED`]'s plan, with so many credits and no others; gives its live key.
+    pub fn unlimited(&self, name: &str, credits: u64) -> Result<String, Failure> {
+        self.account_on("unlimited", name, credits)
+    }
+
+    /// Writes [`UNLIMITED`] and gives the flags that make a server know it.
+    pub fn plans(&self) -> Result<[String; 2], Failure> {
+        let path = self.path("plans.toml");
+        write(&path, UNLIMITED)?;
+        Ok(["--config".into(), path.to_string_lossy().into_owned()])
+    }
+
+    fn account_on(&self, plan: &str, name: &str, credits: u64) -> Result<String, Failure> {
+        self.json(&["account", "create", name, "--plan", plan])?;
         if credits > 0 {
             self.json(&["account", "grant", name, &credits.to_string(), "--note", "soak"])?;
         }
