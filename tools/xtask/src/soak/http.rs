@@ -22,6 +22,8 @@ pub struct Answer {
     pub status: u16,
     /// It is an earlier answer that was given again.
     pub replayed: bool,
+    /// It says when to come again.
+    pub retry_after: bool,
     /// The body.
     pub body: Value,
 }
@@ -105,7 +107,8 @@ fn parse(bytes: &[u8]) -> Option<Answer> {
     if body.len() != length {
         return None;
     }
-    Some(Answer { status, replayed, body: serde_json::from_slice(body).ok()? })
+    let retry_after = field("retry-after").is_some();
+    Some(Answer { status, replayed, retry_after, body: serde_json::from_slice(body).ok()? })
 }
 
 #[cfg(test)]

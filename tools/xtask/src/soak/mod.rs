@@ -4,6 +4,7 @@
 //! - `crash` (crash.rs): `kill -9` of the server while hundreds of charged checks are under way;
 //! - `credits` (credits.rs): many clients spend the last credits of an account at once;
 //! - `batches` (batches.rs): `kill -9` of a server that accepts and works on batches;
+//! - `outage` (outage.rs): the server can ask nobody, at eight points of its work;
 //! - `fuzz` (fuzz/): malformed input to everything that reads what strangers write.
 //!
 //! Each has a small version with a fixed seed for `.ci/run`. docs/testing.md tells what each of them proves.
@@ -14,6 +15,7 @@ mod credits;
 mod fuzz;
 mod hostile;
 mod http;
+mod outage;
 mod world;
 
 use crate::interop::process;
@@ -62,6 +64,8 @@ enum Name {
     Credits,
     /// The server is killed while it accepts and works on batches: each is there once, whole and paid once.
     Batches,
+    /// Nothing can be asked: no resolver, port 25 closed, a full queue, a drain. Credits come back, verdicts do not lie.
+    Outage,
     /// Malformed addresses, replies, DNS messages and dialogs.
     Fuzz,
 }
@@ -83,6 +87,7 @@ pub fn main(options: &Options) -> ExitCode {
         Name::Crash => crash::run(options),
         Name::Credits => credits::run(options),
         Name::Batches => batches::run(options),
+        Name::Outage => outage::run(options),
         Name::Fuzz => fuzz::run(options),
     });
     match outcome {

@@ -95,10 +95,15 @@ impl World {
 
     /// Starts mailnet with a scenario.
     pub fn mailnet(&self, scenario: &str) -> Result<Mailnet, Failure> {
-        let (path, log) = (self.path("scenario.toml"), self.path("mailnet.log"));
+        self.mailnet_at(scenario, "mailnet", &[])
+    }
+
+    /// Starts mailnet under a name of its own and with flags that say where it listens.
+    pub fn mailnet_at(&self, scenario: &str, name: &str, at: &[&str]) -> Result<Mailnet, Failure> {
+        let (path, log) = (self.path(&format!("{name}.toml")), self.path(&format!("{name}.log")));
         write(&path, scenario)?;
         let mut command = Command::new(self.binaries.join("mailnet"));
-        command.arg("--scenario").arg(&path);
+        command.arg("--scenario").arg(&path).args(at);
         let mut server = Server::start("mailnet", command, &log)?;
         let line = ready_line(&mut server, &log, "dns ")?;
         let words: Vec<&str> = line.split(' ').collect();
@@ -111,9 +116,14 @@ impl World {
 
     /// Starts `mailprobe serve` on the folder's data, with its engine pointed at mailnet.
     pub fn serve(&self, mailnet: &Mailnet, more: &[&str]) -> Result<Serve, Failure> {
+        self.serve_with(&mailnet.dns, &mailnet.smtp_port, more)
+    }
+
+    /// Starts `mailprobe serve` on the folder's data, with its engine pointed at a resolver and a port.
+    pub fn serve_with(&self, dns: &str, smtp_port: &str, more: &[&str]) -> Result<Serve, Failure> {
         let log = self.path("serve.log");
         let mut command = self.mailprobe(&["serve", "--listen", "127.0.0.1:0", "--pace", "lab"]);
-        command.args(["--resolver", &mailnet.dns, "--smtp-port", &mailnet.smtp_port]);
+        command.args(["--resolver", dns, "--smtp-port", smtp_port]);
         command.args(["--allow-net", "127.0.0.0/8", "--allow-net", "::1"]);
         command.args(["--ehlo", "probe.example", "--mail-from", "postmaster@probe.example"]).args(more);
         let mut server = Server::start("mailprobe serve", command, &log)?;
