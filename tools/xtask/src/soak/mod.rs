@@ -5,11 +5,13 @@
 //! - `credits` (credits.rs): many clients spend the last credits of an account at once;
 //! - `batches` (batches.rs): `kill -9` of a server that accepts and works on batches;
 //! - `outage` (outage.rs): the server can ask nobody, at eight points of its work;
+//! - `canary` (canary.rs): personal data is found nowhere, and nothing of it after its retention;
 //! - `fuzz` (fuzz/): malformed input to everything that reads what strangers write.
 //!
 //! Each has a small version with a fixed seed for `.ci/run`. docs/testing.md tells what each of them proves.
 
 mod batches;
+mod canary;
 mod crash;
 mod credits;
 mod fuzz;
@@ -66,6 +68,8 @@ enum Name {
     Batches,
     /// Nothing can be asked: no resolver, port 25 closed, a full queue, a drain. Credits come back, verdicts do not lie.
     Outage,
+    /// Addresses that are easy to find, through every flow: in no log, metric, error or file, and gone after the retention.
+    Canary,
     /// Malformed addresses, replies, DNS messages and dialogs.
     Fuzz,
 }
@@ -87,6 +91,7 @@ pub fn main(options: &Options) -> ExitCode {
         Name::Crash => crash::run(options),
         Name::Credits => credits::run(options),
         Name::Batches => batches::run(options),
+        Name::Canary => canary::run(options),
         Name::Outage => outage::run(options),
         Name::Fuzz => fuzz::run(options),
     });

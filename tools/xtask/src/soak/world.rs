@@ -42,6 +42,8 @@ fair_use_burst = 1000000
 pub struct World {
     folder: tempfile::TempDir,
     binaries: PathBuf,
+    /// The name of the data folder.
+    data: &'static str,
 }
 
 /// mailnet, playing a scenario.
@@ -85,7 +87,7 @@ impl World {
             None => build(folder.path(), !options.small)?,
         };
         mailnet::raise_open_files();
-        Ok(World { folder, binaries })
+        Ok(World { folder, binaries, data: "data" })
     }
 
     /// The path of a file in the folder.
@@ -141,6 +143,17 @@ impl World {
         serde_json::from_str(&output).map_err(|error| wrong(name, &error))
     }
 
+    /// Runs a command of `mailprobe` and gives what it prints.
+    pub fn text(&self, command: &[&str]) -> Result<String, Failure> {
+        let name = format!("mailprobe {}", command.join(" "));
+        process::run(self.mailprobe(command), "", self.folder.path(), COMMAND_LIMIT)?.success(&name)
+    }
+
+    /// From now on all commands use another data folder.
+    pub fn use_data(&mut self, name: &'static str) {
+        self.data = name;
+    }
+
     /// Makes an account with so many pack credits beside its plan's; gives its live key.
     pub fn account(&self, name: &str, credits: u64) -> Result<String, Failure> {
         self.account_on("free", name, credits)
@@ -170,7 +183,7 @@ impl World {
 
     fn mailprobe(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.binaries.join("mailprobe"));
-        command.args(arguments).arg("--data").arg(self.path("data"));
+        command.args(arguments).arg("--data").arg(self.path(self.data));
         command
     }
 }
