@@ -56,6 +56,7 @@ pub(super) fn unexpected(response: &Response) -> String {
         Response::Limits(_) => "limits",
         Response::Key(_) => "a key",
         Response::Keys(_) => "keys",
+        Response::Clock(_) => "the time",
     };
     format!("the server answered with {kind}, which was not asked for")
 }

@@ -6,6 +6,7 @@ mod auth;
 mod charging;
 mod clean;
 mod client;
+mod clock;
 mod commands;
 mod connections;
 mod lifecycle;
