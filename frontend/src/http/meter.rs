@@ -7,9 +7,10 @@
 use crate::auth::Caller;
 use crate::clock;
 use crate::query::Query;
-use crate::rate_limit::{Row, Standing};
+use crate::rate_limit::{RateLimited, Row, Standing};
 use crate::refusal::Refusal;
 use crate::router::{Feature, Limit, Method, Route};
+use crate::store::Terms;
 use crate::worker::Worker;
 use api::Mode;
 use api::request::{choice, mode_of};
@@ -72,16 +73,44 @@ pub fn count(
     let terms = terms.ok_or_else(|| Refusal::defect().inside("a key's account is not there"))?;
     let counted = worker.limiter.count(caller.key, row, &terms.limits, clock::now());
     *standing = Some(counted.unwrap_or_else(|limited| limited.0));
-    if route.feature == Some(Feature::Batches) && !terms.batches_allowed {
-        return Err(Refusal::no_batches());
+    judge(route.feature, &terms, counted)
+}
+
+/// The plan first: who waits would not get it either.
+fn judge(
+    feature: Option<Feature>,
+    terms: &Terms,
+    counted: Result<Standing, RateLimited>,
+) -> Result<(), Refusal> {
+    match feature {
+        Some(Feature::Batches) if !terms.batches_allowed => Err(Refusal::no_batches()),
+        Some(Feature::Batches) | None => counted.map(drop).map_err(Refusal::from),
     }
-    counted.map(drop).map_err(Refusal::from)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rate_limit::{Limits, Overrides};
     use crate::router;
+
+    #[test]
+    fn the_plan_comes_before_the_rate() {
+        let standing =
+            Standing { policy: "batch", quota: 30, window_s: 60, remaining: 0, now: 0, more_at: 10 };
+        let check = |feature, batches_allowed, counted: Result<Standing, RateLimited>, expected| {
+            let (limits, overrides) = (Limits::default(), Overrides::default());
+            let judged = judge(feature, &Terms { batches_allowed, limits, overrides }, counted);
+            assert_eq!(judged.map_err(|refusal| refusal.body.error.status()), expected);
+        };
+        let limited = Err(RateLimited(standing));
+        check(Some(Feature::Batches), false, limited, Err(403));
+        check(Some(Feature::Batches), false, Ok(standing), Err(403));
+        check(Some(Feature::Batches), true, limited, Err(429));
+        check(Some(Feature::Batches), true, Ok(standing), Ok(()));
+        check(None, false, limited, Err(429));
+        check(None, false, Ok(standing), Ok(()));
+    }
 
     #[test]
     fn the_mode_picks_the_row_of_a_check() {
