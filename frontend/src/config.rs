@@ -32,6 +32,8 @@ pub struct Config {
     pub connections: usize,
     /// The form of log lines.
     pub log: LogFormat,
+    /// Whether a verdict may answer other accounts than the one that paid for it first.
+    pub reuse_verdicts: bool,
     /// The list of spam traps, read when the engine starts.
     pub spamtraps: Option<PathBuf>,
     /// The engine's part, without the spam traps themselves.
@@ -64,6 +66,7 @@ impl Default for Config {
             frontends: 0,
             connections: 10_000,
             log: LogFormat::Text,
+            reuse_verdicts: true,
             spamtraps: None,
             engine: EngineConfig::default(),
             plans: plans::standard(),

@@ -105,6 +105,15 @@ pub const SETTINGS: &[Setting] = &[
         show: |config| name(config.log, LOG),
     },
     Setting {
+        key: "reuse_verdicts",
+        value_name: "BOOL",
+        help: "true: a verdict that one account paid for may answer another, who pays for it too",
+        scope: Scope::Server,
+        many: false,
+        set: |config, given| put(&mut config.reuse_verdicts, choice(one(given), BOOLEAN)),
+        show: |config| Some(Value::Boolean(config.reuse_verdicts)),
+    },
+    Setting {
         key: "spamtraps",
         value_name: "FILE",
         help: "known spam traps: an address or a domain a line",
@@ -205,6 +214,7 @@ pub const SETTINGS: &[Setting] = &[
     },
 ];
 
+const BOOLEAN: &[(&str, bool)] = &[("true", true), ("false", false)];
 const LOG: &[(&str, LogFormat)] = &[("text", LogFormat::Text), ("json", LogFormat::Json)];
 const RUNTIME: &[(&str, RuntimeChoice)] =
     &[("auto", RuntimeChoice::Auto), ("monoio", RuntimeChoice::Monoio), ("glommio", RuntimeChoice::Glommio)];
@@ -313,6 +323,7 @@ mod tests {
             ("mail_from", "é@example.com"),
             ("allow_net", "10.0.0.0/33"),
             ("resolver", "dns.example:53"),
+            ("reuse_verdicts", "yes"),
             ("pace", "Polite"),
             ("data", ""),
         ] {
