@@ -33,7 +33,7 @@ pub struct Config {
     pub connections: usize,
     /// The form of log lines.
     pub log: LogFormat,
-    /// A verdict that one account has paid for is given to others, for a credit, while it is kept.
+    /// Whether a verdict may answer other accounts than the one that paid for it first.
     pub reuse_verdicts: bool,
     /// How batches are fed to the engine.
     pub batch: Limits,

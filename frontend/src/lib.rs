@@ -13,6 +13,7 @@ pub mod convert;
 pub mod credits;
 pub mod engine_client;
 pub mod gate;
+pub mod housekeeping;
 pub mod http;
 pub mod idempotency;
 pub mod listen;

@@ -13,6 +13,7 @@ use crate::batch::{Door, Feeder, Limits};
 use crate::clock;
 use crate::config::Config;
 use crate::engine_client::Backend;
+use crate::housekeeping::Housekeeping;
 use crate::listen::Listeners;
 use crate::runtime::{self, Choice};
 use crate::server::Station;
@@ -73,7 +74,8 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     // Before the store: a port that is taken leaves no data folder behind. Who connects now waits to be accepted.
     let listeners = Listeners::open(config.listen, config.frontend_threads()).map_err(Failure::failed)?;
     let address = listeners.address;
-    let (store, opening) = RedbStore::open(&config.data, plans, StoreOptions::default(), clock::now())
+    let options = StoreOptions { reuse: config.reuse_verdicts, ..StoreOptions::default() };
+    let (store, opening) = RedbStore::open(&config.data, plans, options, clock::now())
         .map_err(|error| Failure::failed(error.to_string()))?;
     if opening.voided_holds > 0 {
         tracing::warn!(holds = opening.voided_holds, "gave back the credits of checks that were cut short");
@@ -86,6 +88,8 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     let admin = AdminServer::start(&config.data, Arc::clone(&store), clock::now)
         .map_err(|error| Failure::failed(error.to_string()))?;
     announce_first_keys(&config, &*store)?;
+    let housekeeping = Housekeeping::start(Arc::clone(&store), clock::now)
+        .map_err(|error| Failure::failed(format!("cannot start the housekeeping thread: {error}")))?;
 
     let status = Arc::new(Status::default());
     let door = Arc::<Door>::default();
@@ -97,10 +101,10 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
 
     let End::Drained(outcome) = until_the_end(threads, &status, &door, &inbox) else {
         // Ending these in order takes time, and none is left. The next start finds what they leave and goes on.
-        std::mem::forget((admin, engine));
+        std::mem::forget((admin, engine, housekeeping));
         return Err(Failure::failed("ended by a second signal; what was under way is given up"));
     };
-    drop(admin);
+    drop((admin, housekeeping));
     engine.stop();
     outcome
 }
@@ -140,7 +144,6 @@ impl Crew<'_> {
             store: Arc::clone(self.store),
             door: Arc::clone(door),
             limits: Limits { under_way_max: room, ..self.config.batch },
-            reuse: self.config.reuse_verdicts,
         };
         self.start("batches".into(), || feeder.run())
     }
@@ -158,7 +161,6 @@ impl Crew<'_> {
             flights: Arc::default(),
             in_progress: Arc::default(),
             door: Arc::clone(door),
-            reuse: self.config.reuse_verdicts,
         });
         let mut threads = Vec::with_capacity(count);
         for (number, listener) in listeners.sockets.into_iter().enumerate() {

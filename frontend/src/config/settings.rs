@@ -107,12 +107,12 @@ pub const SETTINGS: &[Setting] = &[
     },
     Setting {
         key: "reuse_verdicts",
-        value_name: "ON|OFF",
-        help: "give a verdict that one account has paid for to others too, for a credit each: on or off",
+        value_name: "BOOL",
+        help: "true: a verdict that one account paid for may answer another, who pays for it too",
         scope: Scope::Server,
         many: false,
-        set: |config, given| put(&mut config.reuse_verdicts, choice(one(given), SWITCH)),
-        show: |config| name(config.reuse_verdicts, SWITCH),
+        set: |config, given| put(&mut config.reuse_verdicts, choice(one(given), BOOLEAN)),
+        show: |config| Some(Value::Boolean(config.reuse_verdicts)),
     },
     Setting {
         key: "batch_rows_max",
@@ -242,7 +242,7 @@ pub const SETTINGS: &[Setting] = &[
     },
 ];
 
-const SWITCH: &[(&str, bool)] = &[("on", true), ("off", false)];
+const BOOLEAN: &[(&str, bool)] = &[("true", true), ("false", false)];
 const LOG: &[(&str, LogFormat)] = &[("text", LogFormat::Text), ("json", LogFormat::Json)];
 const RUNTIME: &[(&str, RuntimeChoice)] =
     &[("auto", RuntimeChoice::Auto), ("monoio", RuntimeChoice::Monoio), ("glommio", RuntimeChoice::Glommio)];
@@ -356,9 +356,9 @@ mod tests {
             ("mail_from", "é@example.com"),
             ("allow_net", "10.0.0.0/33"),
             ("resolver", "dns.example:53"),
+            ("reuse_verdicts", "yes"),
             ("pace", "Polite"),
             ("data", ""),
-            ("reuse_verdicts", "true"),
             ("batch_rows_max", "0"),
             ("batch_wait", "86401"),
             ("batch_outage_wait", "1h"),

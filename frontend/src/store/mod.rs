@@ -15,6 +15,7 @@
 
 mod accounts;
 mod audit;
+mod batches;
 #[cfg(test)]
 mod crash;
 mod error;
@@ -24,12 +25,16 @@ mod index;
 mod ledger;
 mod migrations;
 mod pending;
+mod purge;
+mod reason;
 mod redb;
+mod results;
 mod row;
 mod sweep;
 mod tables;
 mod txn;
 mod types;
+mod vault;
 mod writer;
 
 pub use self::redb::{Opening, RedbStore, StoreOptions};
@@ -39,6 +44,7 @@ pub use folder::DATABASE_FILE;
 pub use id::{AccountId, BatchId, EntryId, KeyId};
 pub use pending::{Pending, Reply, pending};
 pub use types::*;
+pub use vault::KEY_FOLDER;
 
 use crate::credits::Balance;
 

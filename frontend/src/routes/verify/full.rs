@@ -98,9 +98,7 @@ async fn look_then_charge(worker: &Worker, question: &Question) -> Result<Checke
     }
     let bits = random_bits().map_err(|error| Refusal::unready().inside(error))?;
     let hold = HoldRef { account: question.account, id: EntryId::new(now, bits) };
-    if let Known::Shared(result) = known
-        && worker.commons.reuse
-    {
+    if let Known::Shared(result) = known {
         let record = ResultRecord { address: question.hash, reason: result.reason };
         let balance = worker.store.charge_known(hold, record, now).await?;
         return Ok(charged(result.reason, balance.available()));
