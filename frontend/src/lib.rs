@@ -5,6 +5,7 @@
 
 pub mod admin;
 pub mod auth;
+pub mod batch;
 pub mod cli;
 pub mod clock;
 pub mod config;
@@ -12,7 +13,9 @@ pub mod convert;
 pub mod credits;
 pub mod engine_client;
 pub mod gate;
+pub mod housekeeping;
 pub mod http;
+pub mod idempotency;
 pub mod limiter;
 pub mod listen;
 pub mod query;

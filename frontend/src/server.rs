@@ -9,7 +9,7 @@ use crate::runtime::{self, Driver};
 use crate::status::{Phase, Status};
 use crate::store::Store;
 use crate::survive::survive;
-use crate::worker::Worker;
+use crate::worker::{Commons, Worker};
 use monoio::io::AsyncReadRent;
 use monoio::net::{TcpListener, UnixStream};
 use std::future::{Future, poll_fn};
@@ -41,6 +41,8 @@ pub struct Station {
     pub limiter: Arc<Limiter>,
     /// The server's phase.
     pub status: Arc<Status>,
+    /// What all threads share.
+    pub commons: Arc<Commons>,
     /// Most connections at once.
     pub connections: usize,
     /// When its other end is dropped, the thread drains.
@@ -70,6 +72,7 @@ impl Station {
             engine: Rc::clone(&engine),
             status: self.status,
             gate: Rc::clone(&gate),
+            commons: self.commons,
         });
         monoio::spawn(async move { engine.deliver().await });
         first(accept(&listener, &worker), released(leash)).await;

@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn the_mode_picks_the_row_of_a_check() {
         let check = |method: &str, query: &str, expected: Counter| {
-            let Ok(route) = router::find(method, "/v1/verify") else { panic!("no route") };
+            let Ok((route, _)) = router::find(method, "/v1/verify") else { panic!("no route") };
             assert_eq!(by_head(route, query), expected, "{method} {query}");
         };
         let (fast, full) = (Counter::Row(Row::Fast), Counter::Row(Row::Verify));
@@ -137,8 +137,13 @@ mod tests {
 
     #[test]
     fn other_routes_have_one_row_or_none() {
-        let counter = |path| router::find("GET", path).map(|route| by_head(route, "mode=fast")).ok();
-        assert_eq!(counter("/v1/account"), Some(Counter::Row(Row::Account)));
-        assert_eq!(counter("/livez"), Some(Counter::None));
+        let check = |method: &str, path: &str, counter, feature| {
+            let Ok((route, _)) = router::find(method, path) else { panic!("no route") };
+            assert_eq!((by_head(route, "mode=fast"), route.feature), (counter, feature), "{method} {path}");
+        };
+        check("GET", "/v1/account", Counter::Row(Row::Account), None);
+        check("POST", "/v1/verify/batch", Counter::Row(Row::Batch), Some(Feature::Batches));
+        check("GET", "/v1/verify/batch/bat_1", Counter::Row(Row::Poll), None);
+        check("GET", "/livez", Counter::None, None);
     }
 }

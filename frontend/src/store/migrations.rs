@@ -59,8 +59,14 @@ fn create(database: &Database, format: u32) -> Result<(), StoreError> {
     apply(database, make, format)
 }
 
-/// Limits of accounts, and counters that outlive the process.
+/// From format 1 to 2, which adds tables and changes none.
 fn to_2(transaction: &WriteTransaction) -> Result<(), StoreError> {
+    transaction.open_table(tables::RESULTS)?;
+    transaction.open_table(tables::BATCHES)?;
+    transaction.open_table(tables::BATCH_ROWS)?;
+    transaction.open_table(tables::OPEN_BATCHES)?;
+    transaction.open_table(tables::IDEMPOTENCY)?;
+    transaction.open_table(tables::EXPIRIES)?;
     transaction.open_table(tables::LIMITS)?;
     transaction.open_table(tables::WINDOWS)?;
     transaction.open_table(tables::FAIR_USE)?;

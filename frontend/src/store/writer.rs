@@ -9,6 +9,7 @@
 use super::index::{KeyChange, KeyIndex};
 use super::sweep::Sweep;
 use super::txn::Txn;
+use super::vault::Vault;
 use super::{Pending, PlanTable, Reply, StoreError, pending};
 use ::redb::Database;
 use std::collections::VecDeque;
@@ -34,6 +35,7 @@ pub(super) enum Class {
 pub(super) struct Context {
     pub database: Arc<Database>,
     pub plans: Arc<PlanTable>,
+    pub vault: Arc<Vault>,
     pub index: Arc<KeyIndex>,
 }
 
@@ -170,11 +172,12 @@ fn write(
 ) -> Result<Vec<KeyChange>, StoreError> {
     let mut transaction = context.database.begin_write()?;
     transaction.set_quick_repair(true);
-    let mut txn = Txn::open(&transaction, &context.plans)?;
+    let mut txn = Txn::open(&transaction, &context.plans, &context.vault)?;
     for job in group {
         job.run(&mut txn)?;
     }
     sweep.go_on(&mut txn)?;
+    txn.purge_some()?;
     let changes = txn.close();
     transaction.commit()?;
     Ok(changes)
@@ -228,6 +231,7 @@ mod tests {
         let context = Context {
             database: Arc::new(database),
             plans: Arc::new(PlanTable::standard()),
+            vault: Arc::new(Vault::in_memory()),
             index: Arc::default(),
         };
         Writer::start(context).unwrap()

@@ -256,3 +256,63 @@ fn all_threads_count_together() {
     });
     assert_eq!(passed, 50);
 }
+
+#[test]
+fn batches_and_polls_have_rows_of_their_own() {
+    let server = Server::start(&[]);
+    let batch = post(&server.test, "/v1/verify/batch", "{\"emails\":[\"deliverable@example.com\"]}");
+    check_row(&server, &batch, "batch", 30);
+    check_row(&server, &get(&server.test, "/v1/verify/batch/bat_1"), "poll", 600);
+    let check = server.get(&server.test, "/v1/verify?email=deliverable%40example.com");
+    check_headers(&check, "verify", 600, 599);
+}
+
+#[test]
+fn replays_and_refused_batches_count_and_their_rows_take_no_fair_use() {
+    let server = server("batch = 4\nfair_use_burst = 1\nfair_use_per_second = 1");
+    let batch = |body: &str| {
+        let request = post(&server.live, "/v1/verify/batch", body);
+        server.send(request.replacen("\r\n", "\r\nIdempotency-Key: k\r\n", 1))
+    };
+    let body = "{\"emails\":[\"mailbox_exists@a.example\",\"mailbox_exists@b.example\"]}";
+    for (body, status, left) in
+        [(body, 202, 3), (body, 202, 2), ("{}", 400, 1), ("{\"emails\":[\"x@c.example\"]}", 422, 0)]
+    {
+        let answer = batch(body);
+        assert_eq!(answer.status, status, "{answer:?}");
+        check_headers(&answer, "batch", 4, left);
+    }
+    check_refusal(&batch(body), "batch", 4);
+    check_refusal(&batch("{}"), "batch", 4);
+    assert_eq!(
+        server.post(&server.live, "/v1/verify", "{\"email\":\"mailbox_exists@d.example\"}").status,
+        200
+    );
+}
+
+#[test]
+fn a_plan_without_batches_refuses_to_start_them_and_nothing_else() {
+    let server = server_with("[plan.limits]\nbatch = 2", &[]);
+    let body = "{\"emails\":[\"deliverable@example.com\"]}";
+    let created = server.post(&server.test, "/v1/verify/batch", body).json();
+    let path = format!("/v1/verify/batch/{}", created["batch_id"].as_str().unwrap());
+
+    let without = server_with("batches = false\n[plan.limits]\nbatch = 2", &[]);
+    for key in [&without.live, &without.test] {
+        // Before the rate, and before what is wrong with it; but it counts.
+        for (body, left) in [(body, 1), ("{", 0), (body, 0)] {
+            let answer = without.post(key, "/v1/verify/batch", body);
+            assert_eq!((answer.status, answer.error().as_str()), (403, "plan_not_allowed"), "{answer:?}");
+            check_headers(&answer, "batch", 2, left);
+            assert_eq!(answer.header("retry-after"), None);
+        }
+        assert_eq!(without.get(key, &path).status, 404, "somebody else's, but polling goes on");
+        assert_eq!(without.get(key, "/v1/verify?email=a").status, 200);
+    }
+    assert_eq!(
+        without.send("POST /v1/verify/batch HTTP/1.1\r\nHost: t\r\n\r\n").status,
+        401,
+        "the key comes first"
+    );
+    assert_eq!(server.get(&server.test, &path).status, 200);
+}

@@ -3,14 +3,17 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod auth;
+mod batches;
 mod charging;
 mod clean;
 mod client;
 mod clock;
 mod commands;
 mod connections;
+mod idempotency;
 mod lifecycle;
 mod limits;
+mod repeats;
 mod requests;
 mod scripted;
 mod server;
