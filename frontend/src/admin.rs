@@ -9,6 +9,7 @@ pub mod first_run;
 pub mod server;
 mod wire;
 
+use crate::clock::{self, Fixed};
 use crate::store::{
     Account, AccountId, Audit, ChangeError, Entry, EntryId, Grant, KeyHash, KeyId, KeyInfo, KeyMode,
     NewAccount, NewKey, Store, StoreError, SubscriptionStatus, UnixMs,
@@ -100,6 +101,11 @@ pub enum Command {
         /// Which.
         key: KeyId,
     },
+    /// Move the clock of a server that was started for tests forward.
+    ClockAdvance {
+        /// By how much.
+        ms: u64,
+    },
 }
 
 /// What came of a command.
@@ -116,6 +122,8 @@ pub enum Response {
     Key(KeyInfo),
     /// Keys.
     Keys(Vec<KeyInfo>),
+    /// What the clock shows.
+    Clock(UnixMs),
 }
 
 /// All about one account.
@@ -138,6 +146,8 @@ pub enum CommandError {
     NoAccount(String),
     /// A status other than canceled was to wait for the end of the period.
     OnlyCancelWaits,
+    /// The clock stays as it is.
+    ClockFixed(Fixed),
     /// The store refused.
     Refused(ChangeError),
 }
@@ -147,6 +157,10 @@ impl fmt::Display for CommandError {
         match self {
             CommandError::NoAccount(named) => write!(f, "no account has the id or the name {named:?}"),
             CommandError::OnlyCancelWaits => f.write_str("only canceled can wait for the end of the period"),
+            CommandError::ClockFixed(Fixed::Real) => {
+                f.write_str("the clock can be moved only on a server that was started with --test-clock")
+            }
+            CommandError::ClockFixed(Fixed::TooFar) => f.write_str("the clock stands too far ahead already"),
             CommandError::Refused(refusal) => refusal.fmt(f),
         }
     }
@@ -199,6 +213,9 @@ pub fn execute(store: &dyn Store, command: Command, now: UnixMs) -> Result<Respo
         }
         Command::KeyList { account } => Response::Keys(store.keys(find(store, &account, now)?.id)?),
         Command::KeyRevoke { key } => Response::Key(store.revoke_key(key, now).wait()?),
+        Command::ClockAdvance { ms } => {
+            Response::Clock(clock::advance(ms).map_err(CommandError::ClockFixed)?)
+        }
     })
 }
 

@@ -7,6 +7,7 @@ pub mod account;
 mod check;
 pub mod classify;
 pub mod clean;
+mod clock;
 mod flags;
 pub mod key;
 mod log;
@@ -15,7 +16,6 @@ mod print_config;
 mod serve;
 mod table;
 
-use crate::clock;
 use crate::config::ConfigError;
 use crate::engine_client::Backend;
 use account::Place;
@@ -59,6 +59,8 @@ enum Command {
     Classify,
     Account(Administered<account::AccountArgs>),
     Key(Administered<key::KeyArgs>),
+    #[command(hide = true)]
+    Clock(Administered<clock::ClockArgs>),
     /// Print the effective configuration, defaults included, as TOML.
     Config(print_config::Args),
 }
@@ -142,6 +144,9 @@ fn run(command: Command, start_engine: StartEngine) -> Result<(), Failure> {
         Command::Key(Administered { args, flags }) => {
             administer(&flags, |place, output| key::run(args, place, output))
         }
+        Command::Clock(Administered { args, flags }) => {
+            administer(&flags, |place, output| clock::run(&args, place, output))
+        }
         Command::Config(args) => print_config::run(&args),
     }
 }
@@ -161,7 +166,7 @@ fn administer(
 ) -> Result<(), Failure> {
     let config = flags.config()?;
     let plans = config.plan_table()?;
-    let place = Place { data: &config.data, plans: &plans, now: clock::now() };
+    let place = Place { data: &config.data, plans: &plans, now: crate::clock::now() };
     command(place, &mut io::stdout().lock()).map_err(Failure::failed)
 }
 

@@ -55,6 +55,7 @@ pub(super) fn unexpected(response: &Response) -> String {
         Response::Shown(_) => "an account with its ledger",
         Response::Key(_) => "a key",
         Response::Keys(_) => "keys",
+        Response::Clock(_) => "the time",
     };
     format!("the server answered with {kind}, which was not asked for")
 }

@@ -36,6 +36,9 @@ use std::thread;
 pub struct Args {
     #[command(flatten)]
     flags: Flags<{ DATA | SERVER | ENGINE }>,
+    /// For tests: let `mailprobe clock advance` move this server's clock.
+    #[arg(long, hide = true)]
+    test_clock: bool,
 }
 
 /// What the main thread waits for.
@@ -68,6 +71,12 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     let engine_config = config.engine_config()?;
     log::start(config.log);
     log_panics();
+    if args.test_clock {
+        clock::make_movable();
+        tracing::warn!(
+            "--test-clock is for tests: whoever may use the admin socket can move this server's clock"
+        );
+    }
     let (events, inbox) = channel();
     watch_signals(events.clone())?;
     let choice = runtime::choose(config.engine.driver).map_err(Failure::failed)?;

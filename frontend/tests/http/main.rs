@@ -7,6 +7,7 @@ mod batches;
 mod charging;
 mod clean;
 mod client;
+mod clock;
 mod commands;
 mod connections;
 mod idempotency;
