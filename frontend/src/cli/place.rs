@@ -43,7 +43,7 @@ pub(super) fn all_accounts(place: Place<'_>) -> Result<Vec<Account>, String> {
     }
 }
 
-fn open(place: Place<'_>, create: bool) -> Result<Access, String> {
+pub(super) fn open(place: Place<'_>, create: bool) -> Result<Access, String> {
     Access::open(place.data, place.plans, create, place.now).map_err(|error: AccessError| error.to_string())
 }
 
@@ -55,6 +55,7 @@ pub(super) fn unexpected(response: &Response) -> String {
         Response::Shown(_) => "an account with its ledger",
         Response::Key(_) => "a key",
         Response::Keys(_) => "keys",
+        Response::BackupFollows => "a backup",
         Response::Clock(_) => "the time",
     };
     format!("the server answered with {kind}, which was not asked for")

@@ -15,6 +15,7 @@
 
 mod accounts;
 mod audit;
+pub mod backup;
 #[cfg(test)]
 mod crash;
 mod error;
@@ -41,6 +42,8 @@ pub use pending::{Pending, Reply, pending};
 pub use types::*;
 
 use crate::credits::Balance;
+use backup::{BackupError, BackupSummary, Sizes};
+use std::io::Write;
 
 /// See the module. Every implementation is shared as `Arc<dyn Store>`.
 pub trait Store: Send + Sync {
@@ -157,4 +160,19 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// As [`Store::account`].
     fn audit(&self, account: Option<AccountId>) -> Result<Audit, StoreError>;
+
+    // Operations.
+
+    /// Writes all of the store, as of one commit, into `sink`, in a form that [`backup::restore`] takes; writes go on
+    /// meanwhile. What has expired by `now` is left out.
+    ///
+    /// # Errors
+    /// [`BackupError`]; then what `sink` got is of no use.
+    fn backup(&self, sink: &mut dyn Write, now: UnixMs) -> Result<BackupSummary, BackupError>;
+
+    /// What the store takes up.
+    ///
+    /// # Errors
+    /// As [`Store::account`].
+    fn sizes(&self) -> Result<Sizes, StoreError>;
 }

@@ -1,6 +1,7 @@
 //! The store in one file of redb, for one process.
 
 use super::accounts::view_account;
+use super::backup::{self, BackupError, BackupSummary, Sizes};
 use super::folder::Folder;
 use super::index::{KeyChange, KeyIndex};
 use super::ledger::HoldEnd;
@@ -16,6 +17,7 @@ use super::{
 use crate::credits::Balance;
 use ::redb::{Builder, Database, ReadableDatabase, ReadableTable};
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -49,7 +51,7 @@ pub struct RedbStore {
     database: Arc<Database>,
     plans: Arc<PlanTable>,
     index: Arc<KeyIndex>,
-    _folder: Option<Folder>,
+    folder: Option<Folder>,
 }
 
 impl RedbStore {
@@ -101,7 +103,7 @@ impl RedbStore {
         let context =
             Context { database: Arc::clone(&database), plans: Arc::clone(&plans), index: Arc::clone(&index) };
         let writer = Writer::start(context).map_err(|error| StoreError::Failed(error.to_string()))?;
-        let store = RedbStore { writer, database, plans, index, _folder: folder };
+        let store = RedbStore { writer, database, plans, index, folder };
         let voided: Pending<u64, StoreError> =
             store.writer.submit(Class::Answer, move |txn| Ok(Ok(txn.void_open_holds(now)?)));
         let opening = Opening { voided_holds: voided.wait()?, ..Opening::default() };
@@ -290,5 +292,13 @@ impl Store for RedbStore {
         let holds = transaction.open_table(HOLDS)?;
         let ledger = transaction.open_table(LEDGER)?;
         audit::audit(&accounts, &holds, &ledger, account)
+    }
+
+    fn backup(&self, sink: &mut dyn Write, now: UnixMs) -> Result<BackupSummary, BackupError> {
+        backup::dump(&self.database, self.folder.as_ref().map(Folder::path), now, sink)
+    }
+
+    fn sizes(&self) -> Result<Sizes, StoreError> {
+        backup::sizes(&self.database, self.folder.as_ref().map(Folder::path))
     }
 }
