@@ -72,6 +72,8 @@ pub(crate) struct Shard<R: Runtime> {
     pub(crate) resolver: Resolver<R>,
     pub(crate) walks: RefCell<verify::Walks>,
     pub(crate) knowledge: RefCell<Knowledge>,
+    /// Works that begin anew, and when.
+    later: RefCell<Vec<(Instant, Work)>>,
     /// Somebody has asked for a story, so stories are kept.
     pub(crate) stories: Cell<bool>,
     sites: RefCell<HashMap<Box<str>, Rc<Site>>>,
@@ -152,6 +154,7 @@ impl<R: Runtime> Shard<R> {
             resolver: Resolver::new(config, Arc::clone(&shared.resolver_answered)),
             walks: RefCell::default(),
             knowledge: RefCell::default(),
+            later: RefCell::default(),
             stories: Cell::new(false),
             sites: RefCell::default(),
             groups: RefCell::default(),
@@ -169,6 +172,26 @@ impl<R: Runtime> Shard<R> {
 
     pub(crate) fn random_bytes(&self) -> [u8; 16] {
         self.random.borrow_mut().random()
+    }
+
+    /// Answers with what is known, or has the address begin anew where that may bring more.
+    pub(crate) fn give_up(&self, mut work: Work) {
+        match work.begin_anew() {
+            Some(after) => self.later.borrow_mut().push((Instant::now() + after, work)),
+            None => work.give_up(),
+        }
+    }
+
+    /// Sends those whose time has come to the shard that is at home for their domain.
+    fn begin_anew(&self, now: Instant) {
+        let due: Vec<_> = self.later.borrow_mut().extract_if(.., |(at, _)| *at <= now).collect();
+        for (_, work) in due {
+            let home = self.shared.shard_of(work.address.domain().as_str());
+            if let Err(Message::Resolve(work)) = home.inbox.push(Message::Resolve(work)) {
+                // Room was reserved with the ticket.
+                work.give_up();
+            }
+        }
     }
 
     /// Puts work into its group's queue.
@@ -299,6 +322,7 @@ impl<R: Runtime> Shard<R> {
         }
         self.knowledge.borrow_mut().expire(now);
         self.walks.borrow_mut().sweep(now);
+        self.begin_anew(now);
     }
 
     /// Drops the groups and sites that had no work for a while.
@@ -313,6 +337,7 @@ impl<R: Runtime> Shard<R> {
         for group in self.groups.borrow().values() {
             group.take_expired(None).into_iter().for_each(|work| work.fail(Outage::Stopping));
         }
+        self.later.take().into_iter().for_each(|(_, work)| work.fail(Outage::Stopping));
         self.knowledge.borrow_mut().abandon();
         self.walks.borrow_mut().abandon();
     }

@@ -22,7 +22,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What DNS says about where a domain's mail goes.
 #[derive(Clone)]
@@ -204,8 +204,9 @@ fn hand_over<R: Runtime>(shard: &Rc<Shard<R>>, mut work: Work, found: &Found, st
             work.fail(Outage::Unavailable);
         }
         Found::Dead(Dead::CannotTell(why)) => {
-            work.leave(dns_rule(*why), Some(DNS_FAILURE_TTL));
-            work.give_up();
+            // By then the failure is no longer remembered, here or in the cache.
+            work.leave_for_now(dns_rule(*why), DNS_FAILURE_TTL, DNS_FAILURE_TTL + Duration::from_secs(1));
+            shard.give_up(work);
         }
         Found::Hosts(plan) => {
             work.leave("no_answer_in_time", None);

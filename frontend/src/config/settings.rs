@@ -203,6 +203,15 @@ pub const SETTINGS: &[Setting] = &[
         set: |config, given| put(&mut config.engine.sessions, number(one(given), 1, 1_000_000)),
         show: |config| integer(config.engine.sessions),
     },
+    Setting {
+        key: "queue",
+        value_name: "N",
+        help: "most addresses under way or waiting at once; the API answers further ones 503",
+        scope: Scope::Engine,
+        many: false,
+        set: |config, given| put(&mut config.engine.tickets_max, number(one(given), 1, 1_000_000)),
+        show: |config| integer(config.engine.tickets_max),
+    },
 ];
 
 const LOG: &[(&str, LogFormat)] = &[("text", LogFormat::Text), ("json", LogFormat::Json)];
