@@ -12,6 +12,7 @@ mod clock;
 mod flags;
 pub mod key;
 mod log;
+mod metrics;
 mod place;
 mod print_config;
 mod serve;
@@ -63,6 +64,7 @@ enum Command {
     Backup(Administered<backup::BackupArgs>),
     Restore(Administered<backup::RestoreArgs>),
     Compact(Administered<backup::CompactArgs>),
+    Metrics(Administered<metrics::MetricsArgs>),
     #[command(hide = true)]
     Clock(Administered<clock::ClockArgs>),
     /// Print the effective configuration, defaults included, as TOML.
@@ -156,6 +158,9 @@ fn run(command: Command, start_engine: StartEngine) -> Result<(), Failure> {
         }
         Command::Compact(Administered { args, flags }) => {
             administer(&flags, |place, output| backup::compact(&args, place, output))
+        }
+        Command::Metrics(Administered { args, flags }) => {
+            administer(&flags, |place, output| metrics::run(&args, place, output))
         }
         Command::Clock(Administered { args, flags }) => {
             administer(&flags, |place, output| clock::run(&args, place, output))

@@ -2,6 +2,7 @@
 
 use crate::engine_client::EngineClient;
 use crate::gate::Gate;
+use crate::metrics::Tally;
 use crate::status::Status;
 use crate::store::Store;
 use std::rc::Rc;
@@ -17,4 +18,6 @@ pub struct Worker {
     pub status: Arc<Status>,
     /// Connections, and charged checks whose callers may be gone: what a drain waits for.
     pub gate: Rc<Gate>,
+    /// What this thread counts.
+    pub tally: Arc<Tally>,
 }

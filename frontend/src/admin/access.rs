@@ -102,6 +102,14 @@ impl Access {
         }
     }
 
+    /// The way to a running server; `None` where none runs.
+    ///
+    /// # Errors
+    /// [`AccessError`].
+    pub fn running(folder: &Path) -> Result<Option<Access>, AccessError> {
+        Ok(Connection::open(folder)?.map(Access::Running))
+    }
+
     /// Does what is wanted. A running server goes by its own clock and plans.
     ///
     /// # Errors

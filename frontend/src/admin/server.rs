@@ -6,6 +6,7 @@
 
 use super::wire::{Answer, AnyVersion, Lines, Outcome, REQUEST_BYTES_MAX, Request, VERSION};
 use super::{Command, CommandError, Response, SOCKET_FILE, execute};
+use crate::metrics::Metrics;
 use crate::store::{Store, UnixMs};
 use std::fmt;
 use std::fs::{DirBuilder, Permissions};
@@ -34,6 +35,7 @@ pub struct AdminServer {
 /// What commands are done with.
 struct Desk<C> {
     store: Arc<dyn Store>,
+    metrics: Option<Arc<Metrics>>,
     clock: C,
     backup: Option<Sending>,
 }
@@ -80,6 +82,7 @@ impl AdminServer {
         folder: &Path,
         store: Arc<dyn Store>,
         clock: impl Fn() -> UnixMs + Send + 'static,
+        metrics: Option<Arc<Metrics>>,
     ) -> Result<AdminServer, AdminError> {
         let path = folder.join(SOCKET_FILE);
         if UnixStream::connect(&path).is_ok() {
@@ -89,7 +92,7 @@ impl AdminServer {
         let listener = Arc::new(bind(folder, &path).map_err(failed)?);
         let thread = std::thread::Builder::new().name("admin".into()).spawn({
             let listener = Arc::clone(&listener);
-            move || serve(&listener, Desk { store, clock, backup: None })
+            move || serve(&listener, Desk { store, metrics, clock, backup: None })
         });
         let thread = Some(thread.map_err(failed)?);
         Ok(AdminServer { path, listener, thread })
@@ -149,6 +152,10 @@ impl<C: Fn() -> UnixMs> Desk<C> {
             let now = (self.clock)();
             match read(&line) {
                 Ok(Command::Backup) => return self.send_backup(lines, now),
+                Ok(Command::Metrics) => {
+                    let page = self.metrics.as_ref().map(|metrics| Response::Metrics(metrics.render()));
+                    lines.write(&answer(page.ok_or(CommandError::NoMetrics)))?;
+                }
                 Ok(command) => lines.write(&answer(execute(&*self.store, command, now)))?,
                 Err(why) => lines.write(&failed(why))?,
             }

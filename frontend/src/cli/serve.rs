@@ -13,8 +13,10 @@ use crate::clock;
 use crate::config::Config;
 use crate::engine_client::Backend;
 use crate::listen::Listeners;
+use crate::metrics::Metrics;
+use crate::metrics::endpoint::Endpoint;
 use crate::runtime::{self, Choice};
-use crate::server::Station;
+use crate::server::{Common, Station};
 use crate::status::{Phase, Status};
 use crate::store::{RedbStore, Store, StoreOptions};
 use crate::survive::log_panics;
@@ -80,6 +82,7 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     // Before the store: a port that is taken leaves no data folder behind. Who connects now waits to be accepted.
     let listeners = Listeners::open(config.listen, config.frontend_threads()).map_err(Failure::failed)?;
     let address = listeners.address;
+    let mut endpoint = config.metrics.map(Endpoint::bind).transpose().map_err(Failure::failed)?;
     let (store, opening) = RedbStore::open(&config.data, plans, StoreOptions::default(), clock::now())
         .map_err(|error| Failure::failed(error.to_string()))?;
     if opening.voided_holds > 0 {
@@ -90,21 +93,39 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     }
     let store: Arc<dyn Store> = Arc::new(store);
     let engine = start_engine(engine_config)?;
-    let admin = AdminServer::start(&config.data, Arc::clone(&store), clock::now)
+    let metrics = Metrics::new(
+        listeners.sockets.len(),
+        config.connections,
+        Arc::clone(&store),
+        engine.gauge(),
+        clock::now(),
+    );
+    let metrics = Arc::new(metrics);
+    let admin = AdminServer::start(&config.data, Arc::clone(&store), clock::now, Some(Arc::clone(&metrics)))
         .map_err(|error| Failure::failed(error.to_string()))?;
     announce_first_keys(&config, &*store)?;
 
     let status = Arc::new(Status::default());
-    let threads = start_threads(&config, &choice, listeners, &*engine, &store, &status, &events)?;
+    let common = Common {
+        driver: choice.driver,
+        store: Arc::clone(&store),
+        status: Arc::clone(&status),
+        connections: config.connections.div_ceil(listeners.sockets.len()),
+    };
+    let threads = start_threads(listeners, &common, &*engine, config.engine.tickets_max, &metrics, &events)?;
     status.enter(Phase::Ready);
+    if let Some(endpoint) = &mut endpoint {
+        endpoint.start(metrics).map_err(|error| Failure::failed(format!("cannot serve metrics: {error}")))?;
+        writeln!(io::stdout(), "metrics: http://{}/metrics", endpoint.address)?;
+    }
     announce(&config, &choice, &*engine, &address.to_string())?;
 
     let End::Drained(outcome) = until_the_end(threads, &status, &inbox) else {
         // Ending these in order takes time, and none is left. The next start finds what they leave and goes on.
-        std::mem::forget((admin, engine));
+        std::mem::forget((admin, endpoint, engine));
         return Err(Failure::failed("ended by a second signal; what was under way is given up"));
     };
-    drop(admin);
+    drop((admin, endpoint));
     engine.stop();
     outcome
 }
@@ -122,12 +143,11 @@ fn watch_signals(events: Sender<Event>) -> Result<(), Failure> {
 }
 
 fn start_threads(
-    config: &Config,
-    choice: &Choice,
     listeners: Listeners,
+    common: &Common,
     engine: &dyn Backend,
-    store: &Arc<dyn Store>,
-    status: &Arc<Status>,
+    tickets_max: usize,
+    metrics: &Metrics,
     events: &Sender<Event>,
 ) -> Result<Vec<Thread>, Failure> {
     let cannot = |error: io::Error| Failure::failed(format!("cannot start a frontend thread: {error}"));
@@ -138,12 +158,10 @@ fn start_threads(
         threads.push(Thread { listener: listener.try_clone().map_err(cannot)?, _leash: ours });
         let station = Station {
             listener,
-            driver: choice.driver,
-            line: engine.line((config.engine.tickets_max / count).max(1)),
-            store: Arc::clone(store),
-            status: Arc::clone(status),
-            connections: config.connections.div_ceil(count),
+            line: engine.line((tickets_max / count).max(1)),
+            tally: metrics.tally(number),
             leash,
+            common: common.clone(),
         };
         let events = events.clone();
         let serve = move || {

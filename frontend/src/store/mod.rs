@@ -42,7 +42,8 @@ pub use pending::{Pending, Reply, pending};
 pub use types::*;
 
 use crate::credits::Balance;
-use backup::{BackupError, BackupSummary, Sizes};
+pub use backup::Sizes;
+use backup::{BackupError, BackupSummary};
 use std::io::Write;
 
 /// See the module. Every implementation is shared as `Arc<dyn Store>`.
@@ -175,4 +176,7 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// As [`Store::account`].
     fn sizes(&self) -> Result<Sizes, StoreError>;
+
+    /// What it is at. From memory.
+    fn figures(&self) -> StoreFigures;
 }

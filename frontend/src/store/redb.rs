@@ -301,4 +301,8 @@ impl Store for RedbStore {
     fn sizes(&self) -> Result<Sizes, StoreError> {
         backup::sizes(&self.database, self.folder.as_ref().map(Folder::path))
     }
+
+    fn figures(&self) -> StoreFigures {
+        self.writer.figures()
+    }
 }

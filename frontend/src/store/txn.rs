@@ -20,6 +20,8 @@ pub(super) struct Txn<'t> {
     pub key_changes: Vec<KeyChange>,
     /// Entries that this transaction added to the ledger.
     pub entries_added: u64,
+    /// What the entries that this transaction added to the ledger say.
+    pub total: Step,
     /// The latest time that any write was given.
     pub latest: UnixMs,
 }
@@ -42,6 +44,7 @@ impl<'t> Txn<'t> {
             ledger: transaction.open_table(LEDGER)?,
             key_changes: Vec::new(),
             entries_added: 0,
+            total: Step::default(),
             latest: 0,
         })
     }
@@ -83,6 +86,8 @@ impl<'t> Txn<'t> {
 
     pub fn append(&mut self, account: AccountId, id: EntryId, entry: &EntryRow) -> Result<(), StoreError> {
         self.entries_added += 1;
+        self.total.granted = self.total.granted.saturating_add(entry.step.granted);
+        self.total.spent = self.total.spent.saturating_add(entry.step.spent);
         self.latest = self.latest.max(entry.at);
         self.ledger.insert(&entry_key(account, id), entry.encode().as_slice())?;
         Ok(())

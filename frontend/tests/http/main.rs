@@ -11,6 +11,7 @@ mod clock;
 mod commands;
 mod connections;
 mod lifecycle;
+mod metrics;
 mod requests;
 mod scripted;
 mod server;

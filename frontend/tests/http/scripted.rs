@@ -7,7 +7,7 @@
 use engine::config::EngineConfig;
 use engine::proto::verdict::Reason;
 use engine::{Answer, Finding, Outage, Refusal, Request, StartError};
-use frontend::engine_client::{Backend, Line};
+use frontend::engine_client::{Backend, EngineGauge, Line};
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::future::{Future, poll_fn};
@@ -32,6 +32,10 @@ impl Backend for Scripted {
 
     fn describe(&self) -> String {
         "scripted, asks nobody".into()
+    }
+
+    fn gauge(&self) -> EngineGauge {
+        Box::new(engine::Figures::default)
     }
 
     fn stop(self: Box<Self>) {}
