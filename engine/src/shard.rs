@@ -21,7 +21,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// What all threads of the engine share.
@@ -44,6 +44,8 @@ pub(crate) struct ShardFace {
     pub(crate) inbox: Inbox<Message>,
     /// Milliseconds since the engine's start at the shard's last heartbeat; [`u64::MAX`] when it has ended.
     pub(crate) heartbeat: AtomicU64,
+    /// Sessions that were open at that heartbeat.
+    pub(crate) sessions: AtomicUsize,
 }
 
 impl Shared {
@@ -123,6 +125,7 @@ async fn housekeeping<R: Runtime>(shard: Rc<Shard<R>>, index: usize) {
     loop {
         let face = &shard.shared.shards[index];
         let alive = shard.shared.started.elapsed().as_millis() as u64;
+        face.sessions.store(shard.open.get(), Ordering::Relaxed);
         if face.heartbeat.swap(alive, Ordering::Relaxed) == u64::MAX {
             face.heartbeat.store(u64::MAX, Ordering::Relaxed);
             return;

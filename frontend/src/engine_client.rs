@@ -5,7 +5,7 @@
 //! finds nobody and is dropped.
 
 use engine::proto::address::Address;
-use engine::{Answer, Finding, Outage, Priority, Refusal, Request};
+use engine::{Answer, Figures, Finding, Outage, Priority, Refusal, Request};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
@@ -22,9 +22,15 @@ pub trait Backend {
     /// What runs and why.
     fn describe(&self) -> String;
 
+    /// A look at what it is at.
+    fn gauge(&self) -> EngineGauge;
+
     /// Stops it; what is under way is answered with [`Outage::Stopping`].
     fn stop(self: Box<Self>);
 }
+
+/// A look at the engine, for any thread.
+pub type EngineGauge = Box<dyn Fn() -> Figures + Send + Sync>;
 
 /// One thread's way to the engine.
 pub trait Line {
@@ -48,6 +54,10 @@ impl Backend for engine::Engine {
 
     fn describe(&self) -> String {
         engine::Engine::describe(self)
+    }
+
+    fn gauge(&self) -> EngineGauge {
+        Box::new(engine::Engine::gauge(self))
     }
 
     fn stop(self: Box<Self>) {

@@ -3,6 +3,7 @@
 pub mod full;
 pub mod test_mode;
 
+use crate::metrics;
 use crate::query::Query;
 use crate::refusal::Refusal;
 use crate::router::{Call, Reply};
@@ -92,5 +93,7 @@ async fn answer(call: &Call, asked: Asked) -> Result<Reply, Refusal> {
         (Ok(address), KeyMode::Live) => full::check(&call.worker, caller.account, address).await?,
     };
     let Checked { reason, credits_remaining, cached } = checked;
+    let mode = if caller.mode == KeyMode::Test { "test" } else { "full" };
+    call.worker.tally.checked(metrics::Checked { mode, reason: reason.as_str() });
     Reply::json(200, &Verification { email: asked.email, reason, credits_remaining, cached })
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod auth;
+mod backup;
 mod batches;
 mod charging;
 mod clean;
@@ -12,6 +13,7 @@ mod commands;
 mod connections;
 mod idempotency;
 mod lifecycle;
+mod metrics;
 mod repeats;
 mod requests;
 mod scripted;

@@ -8,7 +8,7 @@
 use engine::config::EngineConfig;
 use engine::proto::verdict::Reason;
 use engine::{Answer, Finding, Outage, Refusal, Request, StartError};
-use frontend::engine_client::{Backend, Line};
+use frontend::engine_client::{Backend, EngineGauge, Line};
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
 use std::fs::File;
@@ -84,6 +84,10 @@ impl Backend for Scripted {
 
     fn describe(&self) -> String {
         "scripted, asks nobody".into()
+    }
+
+    fn gauge(&self) -> EngineGauge {
+        Box::new(engine::Figures::default)
     }
 
     fn stop(self: Box<Self>) {}
