@@ -11,6 +11,7 @@ use crate::runtime::{Main, Runtime};
 use crate::session::SessionConfig;
 use crate::site::{Group, Next, Site};
 use crate::verify;
+use crate::walk::Walks;
 use crate::work::{Message, Plan, Work};
 use engine_proto::pace::{Ceiling, Profile, SitePace, Start};
 use engine_proto::smtp::dialog::DialogConfig;
@@ -21,7 +22,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// What all threads of the engine share.
@@ -32,6 +33,8 @@ pub(crate) struct Shared {
     pub(crate) shards: Vec<ShardFace>,
     pub(crate) hasher: RandomState,
     pub(crate) stopping: AtomicBool,
+    /// Inquiries under way.
+    pub(crate) inquiries: Arc<AtomicUsize>,
     /// Whether any resolver has ever answered.
     pub(crate) resolver_answered: Arc<AtomicBool>,
     /// Whether hosts that have IPv6 addresses can be reached at them.
@@ -70,7 +73,7 @@ pub(crate) struct Shard<R: Runtime> {
     /// No session task waits longer than this for anything.
     pub(crate) session_limit: Duration,
     pub(crate) resolver: Resolver<R>,
-    pub(crate) walks: RefCell<verify::Walks>,
+    pub(crate) walks: RefCell<Walks>,
     pub(crate) knowledge: RefCell<Knowledge>,
     /// Somebody has asked for a story, so stories are kept.
     pub(crate) stories: Cell<bool>,
@@ -102,10 +105,12 @@ impl Main for ShardMain {
             match face.inbox.pop().await {
                 Message::Resolve(work) => verify::resolve(&shard, work),
                 Message::Probe(work, plan) => shard.probe(work, &plan),
+                Message::Inquire(inquiry) => verify::inquire(&shard, inquiry),
                 Message::Stop => break,
             }
         }
         shard.abandon();
+        // What is left of inquiries answers for itself when it is dropped.
         while let Some(message) = face.inbox.try_pop() {
             if let Message::Resolve(work) | Message::Probe(work, _) = message {
                 work.fail(Outage::Stopping);
@@ -298,7 +303,7 @@ impl<R: Runtime> Shard<R> {
             group.take_expired(Some(now)).into_iter().for_each(Work::give_up);
         }
         self.knowledge.borrow_mut().expire(now);
-        self.walks.borrow_mut().sweep(now);
+        verify::sweep(self, now);
     }
 
     /// Drops the groups and sites that had no work for a while.

@@ -11,6 +11,7 @@ pub mod config;
 pub mod convert;
 pub mod credits;
 pub mod engine_client;
+pub mod fast;
 pub mod gate;
 pub mod http;
 pub mod listen;

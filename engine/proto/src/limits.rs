@@ -129,6 +129,13 @@ pub const SESSION_IDLE: Duration = Duration::from_secs(2);
 
 /// How long a single check may take in all; somebody waits for it.
 pub const SINGLE_PATIENCE: Duration = Duration::from_secs(45);
+/// How long a fast check waits for DNS. Its walk goes on, so that the next one about the domain finds it done.
+pub const FAST_PATIENCE: Duration = Duration::from_secs(3);
+/// Most questions under way that DNS alone answers.
+pub const INQUIRIES_MAX: usize = 4096;
+
+const _: () = assert!(FAST_PATIENCE.as_millis() > DNS_TRY_TIMEOUT.as_millis(), "one lost datagram is borne");
+
 /// How long a row of a batch or a line of a list may take while its site throttles us.
 pub const BULK_PATIENCE: Duration = Duration::from_secs(600);
 

@@ -17,4 +17,4 @@ pub use account::{Account, SubscriptionStatus};
 pub use error::{ErrorBody, ErrorCode, Issue, IssueType, Loc};
 pub use reason::Reason;
 pub use request::{DetailLevel, Mode, VerifyBody};
-pub use verification::{Checked, Verification};
+pub use verification::{Checked, Checks, FastFindings, Findings, Verification};

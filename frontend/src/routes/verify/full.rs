@@ -77,7 +77,8 @@ async fn settle(worker: &Worker, hold: HoldRef, finding: &Finding) -> Result<Che
     }
 }
 
-fn refuse(none: NoFinding) -> Refusal {
+/// Why nothing was found, for the caller.
+pub(super) fn refuse(none: NoFinding) -> Refusal {
     match none {
         NoFinding::Outage(Outage::Unavailable) => Refusal::outage(),
         NoFinding::Refused(engine::Refusal::Full) => Refusal::full(),
