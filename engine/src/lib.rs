@@ -26,6 +26,7 @@ use config::EngineConfig;
 pub use engine_proto as proto;
 use engine_proto::address::{Address, Domain};
 use engine_proto::limits::{BULK_PATIENCE, FAST_PATIENCE, INQUIRIES_MAX, SINGLE_PATIENCE};
+use engine_proto::outage::Connections;
 use engine_proto::smtp::dialog::{DialogConfig, Patience};
 use engine_proto::verdict::Reason;
 use inbox::Inbox;
@@ -238,7 +239,8 @@ fn shared(config: EngineConfig) -> Result<Shared, StartError> {
         hasher: RandomState::new(),
         stopping: AtomicBool::new(false),
         inquiries: Arc::default(),
-        resolver_answered: Arc::default(),
+        resolvers: Arc::default(),
+        connections: Connections::default(),
         started: Instant::now(),
         config,
     })

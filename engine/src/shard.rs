@@ -13,6 +13,7 @@ use crate::site::{Group, Next, Site};
 use crate::verify;
 use crate::walk::Walks;
 use crate::work::{Message, Plan, Work};
+use engine_proto::outage::{Connections, Resolvers};
 use engine_proto::pace::{Ceiling, Profile, SitePace, Start};
 use engine_proto::smtp::dialog::DialogConfig;
 use rand::rngs::StdRng;
@@ -35,8 +36,10 @@ pub(crate) struct Shared {
     pub(crate) stopping: AtomicBool,
     /// Inquiries under way.
     pub(crate) inquiries: Arc<AtomicUsize>,
-    /// Whether any resolver has ever answered.
-    pub(crate) resolver_answered: Arc<AtomicBool>,
+    /// Whether any resolver answers.
+    pub(crate) resolvers: Arc<Resolvers>,
+    /// Whether any mail server can be reached.
+    pub(crate) connections: Connections,
     /// Whether hosts that have IPv6 addresses can be reached at them.
     pub(crate) ipv6: bool,
     pub(crate) started: Instant,
@@ -54,6 +57,26 @@ impl Shared {
     pub(crate) fn shard_of(&self, name: &str) -> &ShardFace {
         let index = self.hasher.hash_one(name) as usize % self.shards.len();
         &self.shards[index]
+    }
+
+    /// A mail server's word was heard.
+    pub(crate) fn reached(&self) {
+        self.connections.reached();
+    }
+
+    /// A connection to a host of `site` could not be made.
+    pub(crate) fn not_reached(&self, site: &str) {
+        self.connections.failed(self.hasher.hash_one(site), self.started.elapsed());
+    }
+
+    /// Answers with what is known when nothing more can be found out: with nothing, where that is our fault.
+    pub(crate) fn give_up(&self, work: Work) {
+        let unheard = matches!(work.fallback.rule, "no_connection" | "no_answer_in_time");
+        if unheard && self.connections.are_down(self.started.elapsed()) {
+            work.fail(Outage::Unavailable);
+        } else {
+            work.give_up();
+        }
     }
 }
 
@@ -154,7 +177,7 @@ impl<R: Runtime> Shard<R> {
             sessions: Rc::new(SessionConfig { dialog, tls: Arc::clone(&shared.tls) }),
             smtp_port: config.smtp_port,
             session_limit: patience.banner + patience.ehlo * 3 + patience.tls + patience.mail + patience.rcpt,
-            resolver: Resolver::new(config, Arc::clone(&shared.resolver_answered)),
+            resolver: Resolver::new(config, Arc::clone(&shared.resolvers)),
             walks: RefCell::default(),
             knowledge: RefCell::default(),
             stories: Cell::new(false),
@@ -181,10 +204,19 @@ impl<R: Runtime> Shard<R> {
         let now = Instant::now();
         self.stories.set(self.stories.get() || work.trace.is_some());
         let group = self.group(plan, now);
+        let (connections, time) = (&self.shared.connections, self.shared.started.elapsed());
+        let down = connections.are_down(time);
+        if down && !connections.may_try(time) {
+            return work.fail(Outage::Unavailable);
+        }
+        // What was laid to the hosts in an outage may have been its doing.
+        if group.outages.replace(connections.ended()) != connections.ended() || down {
+            group.lift("no_connection");
+        }
         group.enqueue(work);
         // A host that is down is known to be: nobody waits to hear it again.
         if group.next(now) == Next::Nothing {
-            group.take_stranded(now).into_iter().for_each(Work::give_up);
+            group.take_stranded(now).into_iter().for_each(|work| self.shared.give_up(work));
         }
         self.dispatch(&group);
     }
@@ -300,7 +332,7 @@ impl<R: Runtime> Shard<R> {
 
     fn sweep(&self, now: Instant) {
         for group in self.groups.borrow().values() {
-            group.take_expired(Some(now)).into_iter().for_each(Work::give_up);
+            group.take_expired(Some(now)).into_iter().for_each(|work| self.shared.give_up(work));
         }
         self.knowledge.borrow_mut().expire(now);
         verify::sweep(self, now);

@@ -1,12 +1,12 @@
 //! Questions that DNS alone answers, against the mail internet: what comes out, how long it takes, and that no mail
 //! server hears of them.
 
-use engine::config::{DriverChoice, EngineConfig, Network, Pace, RuntimeChoice};
+mod support;
+
 use engine::proto::address::Domain;
-use engine::{Engine, MailHosts, Outage};
-use mailnet::{Mailnet, Running, Scenario};
-use std::net::SocketAddr;
+use engine::{MailHosts, Outage};
 use std::time::{Duration, Instant};
+use support::{engine, world};
 
 const WORLD: &str = r#"
 [[domain]]
@@ -43,27 +43,6 @@ dns = "servfail"
 name = "silent.example"
 dns = "timeout"
 "#;
-
-fn world(text: &str) -> Running {
-    let any = "127.0.0.1:0".parse().expect("an address");
-    let scenario = Scenario::parse(text).expect("the scenario is sound").with_dns(any).with_smtp_port(0);
-    Mailnet::start(scenario).expect("mailnet starts")
-}
-
-fn engine(resolver: SocketAddr, smtp_port: u16) -> Engine {
-    Engine::start(EngineConfig {
-        resolvers: vec![resolver],
-        smtp_port,
-        allow_net: vec![Network::parse("127.0.0.0/8").expect("a network")],
-        ehlo: Some("probe.example".into()),
-        shards: 2,
-        runtime: RuntimeChoice::Monoio,
-        driver: DriverChoice::Epoll,
-        pace: Pace::Lab,
-        ..EngineConfig::default()
-    })
-    .expect("the engine starts")
-}
 
 fn domain(name: &str) -> Domain {
     Domain::parse(name).expect("a domain")
