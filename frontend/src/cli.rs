@@ -4,6 +4,7 @@
 //! `mailprobe: what is wrong; what to do`, and the exit code is 0 when done, 1 when failed, 2 on bad usage.
 
 pub mod account;
+mod backup;
 mod check;
 pub mod classify;
 pub mod clean;
@@ -11,6 +12,7 @@ mod clock;
 mod flags;
 pub mod key;
 mod log;
+mod metrics;
 mod place;
 mod print_config;
 mod serve;
@@ -59,6 +61,10 @@ enum Command {
     Classify,
     Account(Administered<account::AccountArgs>),
     Key(Administered<key::KeyArgs>),
+    Backup(Administered<backup::BackupArgs>),
+    Restore(Administered<backup::RestoreArgs>),
+    Compact(Administered<backup::CompactArgs>),
+    Metrics(Administered<metrics::MetricsArgs>),
     #[command(hide = true)]
     Clock(Administered<clock::ClockArgs>),
     /// Print the effective configuration, defaults included, as TOML.
@@ -143,6 +149,18 @@ fn run(command: Command, start_engine: StartEngine) -> Result<(), Failure> {
         }
         Command::Key(Administered { args, flags }) => {
             administer(&flags, |place, output| key::run(args, place, output))
+        }
+        Command::Backup(Administered { args, flags }) => {
+            administer(&flags, |place, output| backup::back_up(&args, place, output))
+        }
+        Command::Restore(Administered { args, flags }) => {
+            administer(&flags, |place, output| backup::restore(&args, place, output))
+        }
+        Command::Compact(Administered { args, flags }) => {
+            administer(&flags, |place, output| backup::compact(&args, place, output))
+        }
+        Command::Metrics(Administered { args, flags }) => {
+            administer(&flags, |place, output| metrics::run(&args, place, output))
         }
         Command::Clock(Administered { args, flags }) => {
             administer(&flags, |place, output| clock::run(&args, place, output))

@@ -5,6 +5,7 @@ use crate::engine_client::EngineClient;
 use crate::gate::Gate;
 use crate::idempotency::InProgress;
 use crate::limiter::Limiter;
+use crate::metrics::Tally;
 use crate::routes::verify::full::flights::Flights;
 use crate::status::Status;
 use crate::store::Store;
@@ -25,6 +26,8 @@ pub struct Worker {
     pub gate: Rc<Gate>,
     /// What it shares with the other threads.
     pub commons: Arc<Commons>,
+    /// What this thread counts.
+    pub tally: Arc<Tally>,
 }
 
 /// What all frontend threads share, beside the store.

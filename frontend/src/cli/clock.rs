@@ -1,7 +1,7 @@
 //! `mailprobe clock`: moves the clock of a server that was started with `--test-clock`. For tests, and not in the
 //! help.
 
-use super::place::{Place, execute, output_failed, unexpected};
+use super::place::{Place, execute_running, output_failed, unexpected};
 use crate::admin::{Command, Response};
 use clap::{Args, Subcommand};
 use std::io::Write;
@@ -28,7 +28,7 @@ enum ClockAction {
 /// One line for standard error.
 pub fn run(args: &ClockArgs, place: Place<'_>, out: &mut dyn Write) -> Result<(), String> {
     let ClockAction::Advance { ms } = args.action;
-    match execute(place, false, Command::ClockAdvance { ms })? {
+    match execute_running(place, Command::ClockAdvance { ms })? {
         Response::Clock(now) => writeln!(out, "{now}").map_err(output_failed),
         other => Err(unexpected(&other)),
     }

@@ -16,8 +16,10 @@ use crate::engine_client::Backend;
 use crate::housekeeping::Housekeeping;
 use crate::limiter::{Keeper, Limiter};
 use crate::listen::Listeners;
+use crate::metrics::Metrics;
+use crate::metrics::endpoint::Endpoint;
 use crate::runtime::{self, Choice};
-use crate::server::Station;
+use crate::server::{Common, Station};
 use crate::status::{Phase, Status};
 use crate::store::{RedbStore, Store, StoreOptions};
 use crate::survive::log_panics;
@@ -84,6 +86,7 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     // Before the store: a port that is taken leaves no data folder behind. Who connects now waits to be accepted.
     let listeners = Listeners::open(config.listen, config.frontend_threads()).map_err(Failure::failed)?;
     let address = listeners.address;
+    let mut endpoint = config.metrics.map(Endpoint::bind).transpose().map_err(Failure::failed)?;
     let options = StoreOptions { reuse: config.reuse_verdicts, ..StoreOptions::default() };
     let (store, opening) = RedbStore::open(&config.data, plans, options, clock::now())
         .map_err(|error| Failure::failed(error.to_string()))?;
@@ -100,7 +103,15 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
         Failure::failed(format!("cannot start the thread that keeps rate limits: {error}"))
     })?;
     let engine = start_engine(engine_config)?;
-    let admin = AdminServer::start(&config.data, Arc::clone(&store), clock::now)
+    let metrics = Metrics::new(
+        listeners.sockets.len(),
+        config.connections,
+        Arc::clone(&store),
+        engine.gauge(),
+        clock::now(),
+    );
+    let metrics = Arc::new(metrics);
+    let admin = AdminServer::start(&config.data, Arc::clone(&store), clock::now, Some(Arc::clone(&metrics)))
         .map_err(|error| Failure::failed(error.to_string()))?;
     announce_first_keys(&config, &*store)?;
     let housekeeping = Housekeeping::start(Arc::clone(&store), clock::now)
@@ -114,19 +125,24 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
         engine: &*engine,
         store: &store,
         limiter: &limiter,
+        metrics: &metrics,
         events: &events,
     };
     crew.start_feeder(&door)?;
     let threads = crew.start_frontends(listeners, &door, &status)?;
     status.enter(Phase::Ready);
+    if let Some(endpoint) = &mut endpoint {
+        endpoint.start(metrics).map_err(|error| Failure::failed(format!("cannot serve metrics: {error}")))?;
+        writeln!(io::stdout(), "metrics: http://{}/metrics", endpoint.address)?;
+    }
     announce(&config, &choice, &*engine, &address.to_string())?;
 
     let End::Drained(outcome) = until_the_end(threads, &status, &door, &inbox) else {
         // Ending these in order takes time, and none is left. The next start finds what they leave and goes on.
-        std::mem::forget((admin, engine, housekeeping, keeper));
+        std::mem::forget((admin, endpoint, engine, housekeeping, keeper));
         return Err(Failure::failed("ended by a second signal; what was under way is given up"));
     };
-    drop((admin, housekeeping));
+    drop((admin, endpoint, housekeeping));
     engine.stop();
     drop(keeper);
     outcome
@@ -151,6 +167,7 @@ struct Crew<'s> {
     engine: &'s dyn Backend,
     store: &'s Arc<dyn Store>,
     limiter: &'s Arc<Limiter>,
+    metrics: &'s Metrics,
     events: &'s Sender<Event>,
 }
 
@@ -186,20 +203,24 @@ impl Crew<'_> {
             in_progress: Arc::default(),
             door: Arc::clone(door),
         });
+        let common = Common {
+            driver: self.choice.driver,
+            store: Arc::clone(self.store),
+            limiter: Arc::clone(self.limiter),
+            status: Arc::clone(status),
+            commons,
+            connections: self.config.connections.div_ceil(count),
+        };
         let mut threads = Vec::with_capacity(count);
         for (number, listener) in listeners.sockets.into_iter().enumerate() {
             let (ours, leash) = UnixStream::pair().map_err(cannot)?;
             threads.push(Thread { listener: listener.try_clone().map_err(cannot)?, _leash: ours });
             let station = Station {
                 listener,
-                driver: self.choice.driver,
                 line: self.engine.line((room / count).max(1)),
-                store: Arc::clone(self.store),
-                limiter: Arc::clone(self.limiter),
-                status: Arc::clone(status),
-                commons: Arc::clone(&commons),
-                connections: self.config.connections.div_ceil(count),
+                tally: self.metrics.tally(number),
                 leash,
+                common: common.clone(),
             };
             self.start(format!("frontend-{number}"), || station.serve())?;
         }

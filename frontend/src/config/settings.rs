@@ -97,7 +97,16 @@ pub const SETTINGS: &[Setting] = &[
         show: |config| integer(config.connections),
     },
     Setting {
-        key: "log",
+        key: "metrics",
+        value_name: "ADDR",
+        help: "where metrics for Prometheus are served at /metrics: IP:PORT, best on loopback; default: nowhere",
+        scope: Scope::Server,
+        many: false,
+        set: |config, given| put(&mut config.metrics, socket(one(given)).map(Some)),
+        show: |config| config.metrics.and_then(text),
+    },
+    Setting {
+        key: "log_format",
         value_name: "FORMAT",
         help: "form of log lines: text or json",
         scope: Scope::Server,
@@ -346,7 +355,7 @@ mod tests {
         let config = Config::default();
         for (i, setting) in SETTINGS.iter().enumerate() {
             assert!(SETTINGS[..i].iter().all(|other| other.key != setting.key), "{}", setting.key);
-            let absent = ["spamtraps", "ehlo", "mail_from"].contains(&setting.key);
+            let absent = ["metrics", "spamtraps", "ehlo", "mail_from"].contains(&setting.key);
             assert_eq!((setting.show)(&config).is_none(), absent, "{}", setting.key);
         }
     }

@@ -15,6 +15,7 @@
 
 mod accounts;
 mod audit;
+pub mod backup;
 mod batches;
 #[cfg(test)]
 mod crash;
@@ -49,6 +50,9 @@ pub use vault::KEY_FOLDER;
 
 use crate::credits::Balance;
 use crate::rate_limit::{Kept, Overrides};
+pub use backup::Sizes;
+use backup::{BackupError, BackupSummary};
+use std::io::Write;
 
 /// See the module. Every implementation is shared as `Arc<dyn Store>`.
 pub trait Store: Send + Sync {
@@ -241,4 +245,22 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// As [`Store::account`].
     fn audit(&self, account: Option<AccountId>) -> Result<Audit, StoreError>;
+
+    // Operations.
+
+    /// Writes all of the store, as of one commit, into `sink`, in a form that [`backup::restore`] takes; writes go on
+    /// meanwhile. What has expired by `now` is left out.
+    ///
+    /// # Errors
+    /// [`BackupError`]; then what `sink` got is of no use.
+    fn backup(&self, sink: &mut dyn Write, now: UnixMs) -> Result<BackupSummary, BackupError>;
+
+    /// What the store takes up.
+    ///
+    /// # Errors
+    /// As [`Store::account`].
+    fn sizes(&self) -> Result<Sizes, StoreError>;
+
+    /// What it is at. From memory.
+    fn figures(&self) -> StoreFigures;
 }

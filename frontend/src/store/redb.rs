@@ -1,6 +1,7 @@
 //! The store in one file of redb, for one process.
 
 use super::accounts::view_account;
+use super::backup::{self, BackupError, BackupSummary, Sizes};
 use super::folder::Folder;
 use super::index::{KeyChange, KeyIndex};
 use super::ledger::HoldEnd;
@@ -21,6 +22,7 @@ use crate::credits::Balance;
 use crate::rate_limit::{Kept, Overrides};
 use ::redb::{Builder, Database, ReadOnlyTable, ReadableDatabase, ReadableTable};
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -58,7 +60,7 @@ pub struct RedbStore {
     index: Arc<KeyIndex>,
     vault: Arc<Vault>,
     reuse: bool,
-    _folder: Option<Folder>,
+    folder: Option<Folder>,
 }
 
 impl RedbStore {
@@ -81,7 +83,7 @@ impl RedbStore {
         // After the database: a file that is none of ours gets no keys beside it.
         let vault = Arc::new(folder.open_vault()?);
         let (mut store, opening) = RedbStore::start(database, vault, &path, plans, now)?;
-        store._folder = Some(folder);
+        store.folder = Some(folder);
         store.reuse = options.reuse;
         Ok((store, Opening { folder_open_to_others, ..opening }))
     }
@@ -120,7 +122,7 @@ impl RedbStore {
             index: Arc::clone(&index),
         };
         let writer = Writer::start(context).map_err(|error| StoreError::Failed(error.to_string()))?;
-        let store = RedbStore { writer, database, plans, index, vault, reuse: true, _folder: None };
+        let store = RedbStore { writer, database, plans, index, vault, reuse: true, folder: None };
         let voided: Pending<u64, StoreError> =
             store.writer.submit(Class::Answer, move |txn| Ok(Ok(txn.void_open_holds(now)?)));
         let opening = Opening { voided_holds: voided.wait()?, ..Opening::default() };
@@ -417,5 +419,17 @@ impl Store for RedbStore {
         let ledger = transaction.open_table(LEDGER)?;
         let batches = transaction.open_table(BATCHES)?;
         audit::audit(&accounts, &holds, &ledger, &batches, account)
+    }
+
+    fn backup(&self, sink: &mut dyn Write, now: UnixMs) -> Result<BackupSummary, BackupError> {
+        backup::dump(&self.database, self.folder.as_ref().map(Folder::path), now, sink)
+    }
+
+    fn sizes(&self) -> Result<Sizes, StoreError> {
+        backup::sizes(&self.database, self.folder.as_ref().map(Folder::path))
+    }
+
+    fn figures(&self) -> StoreFigures {
+        self.writer.figures()
     }
 }

@@ -10,7 +10,7 @@ use super::vault::Class;
 use super::{AccountId, BatchId, EntryId, HoldRef, KeyId};
 use crate::credits::{Balance, Portions, Step, Subscription};
 use crate::rate_limit::{self, Bucket, Overrides, Row as LimitRow, Window, WindowId};
-use ::redb::TableDefinition;
+use ::redb::{Key, TableDefinition, Value};
 
 /// Facts about the file, by name.
 pub(super) const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
@@ -49,6 +49,37 @@ pub(super) const META_FORMAT: &str = "format";
 
 /// The format that this version writes.
 pub(super) const FORMAT: u32 = 2;
+
+/// What is to be done with every table, whatever its types.
+pub(super) trait TableVisitor {
+    /// Why it was not done.
+    type Error;
+
+    /// Does it with one.
+    fn table<K: Key + 'static, V: Value + 'static>(
+        &mut self,
+        definition: TableDefinition<'static, K, V>,
+    ) -> Result<(), Self::Error>;
+}
+
+/// All tables, one after another. Backups are made by it: a table that is missing here is missing there.
+pub(super) fn for_each_table<T: TableVisitor>(visitor: &mut T) -> Result<(), T::Error> {
+    visitor.table(META)?;
+    visitor.table(ACCOUNTS)?;
+    visitor.table(NAMES)?;
+    visitor.table(KEYS)?;
+    visitor.table(HOLDS)?;
+    visitor.table(LEDGER)?;
+    visitor.table(LIMITS)?;
+    visitor.table(WINDOWS)?;
+    visitor.table(FAIR_USE)?;
+    visitor.table(RESULTS)?;
+    visitor.table(BATCHES)?;
+    visitor.table(BATCH_ROWS)?;
+    visitor.table(OPEN_BATCHES)?;
+    visitor.table(IDEMPOTENCY)?;
+    visitor.table(EXPIRIES)
+}
 
 /// Key of [`HOLDS`] and [`LEDGER`].
 pub(super) fn entry_key(account: AccountId, id: EntryId) -> [u8; 32] {

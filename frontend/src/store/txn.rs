@@ -35,6 +35,8 @@ pub(super) struct Txn<'t> {
     pub entries_added: u64,
     /// Expiries that this transaction noted.
     pub expiries_added: usize,
+    /// What the entries that this transaction added to the ledger say.
+    pub total: Step,
     /// The latest time that any write was given.
     pub latest: UnixMs,
 }
@@ -70,6 +72,7 @@ impl<'t> Txn<'t> {
             key_changes: Vec::new(),
             entries_added: 0,
             expiries_added: 0,
+            total: Step::default(),
             latest: 0,
         })
     }
@@ -111,6 +114,8 @@ impl<'t> Txn<'t> {
 
     pub fn append(&mut self, account: AccountId, id: EntryId, entry: &EntryRow) -> Result<(), StoreError> {
         self.entries_added += 1;
+        self.total.granted = self.total.granted.saturating_add(entry.step.granted);
+        self.total.spent = self.total.spent.saturating_add(entry.step.spent);
         self.latest = self.latest.max(entry.at);
         self.ledger.insert(&entry_key(account, id), entry.encode().as_slice())?;
         Ok(())

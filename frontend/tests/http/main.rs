@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod auth;
+mod backup;
 mod batches;
 mod charging;
 mod clean;
@@ -10,9 +11,11 @@ mod client;
 mod clock;
 mod commands;
 mod connections;
+mod fast;
 mod idempotency;
 mod lifecycle;
 mod limits;
+mod metrics;
 mod repeats;
 mod requests;
 mod scripted;
