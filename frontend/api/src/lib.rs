@@ -7,6 +7,7 @@
 #![deny(missing_docs)]
 
 pub mod account;
+pub mod detail;
 pub mod error;
 pub mod json;
 pub mod reason;
@@ -14,6 +15,7 @@ pub mod request;
 pub mod verification;
 
 pub use account::{Account, SubscriptionStatus};
+pub use detail::{Detail, Dns, Flags};
 pub use error::{ErrorBody, ErrorCode, Issue, IssueType, Loc};
 pub use reason::Reason;
 pub use request::{DetailLevel, Mode, VerifyBody};

@@ -8,6 +8,7 @@ mod clean;
 mod client;
 mod commands;
 mod connections;
+mod detail;
 mod fast;
 mod lifecycle;
 mod requests;
