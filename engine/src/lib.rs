@@ -109,6 +109,26 @@ pub enum Refusal {
     Stopping,
 }
 
+/// What the engine is at.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Tickets under way.
+    pub under_way: usize,
+    /// Each shard.
+    pub shards: Vec<ShardFigures>,
+}
+
+/// What a shard is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShardFigures {
+    /// Messages in its inbox.
+    pub waiting: usize,
+    /// Sessions that are open, as of its last heartbeat.
+    pub sessions: usize,
+    /// Since its last heartbeat.
+    pub silent: Duration,
+}
+
 /// Why the engine did not start: one line that says what and what to do.
 #[derive(Debug)]
 pub struct StartError(pub String);
@@ -176,6 +196,23 @@ impl Engine {
         format!("{count} shard{} on {}", if count == 1 { "" } else { "s" }, self.chosen.why)
     }
 
+    /// A look at the engine that any thread can take at any time.
+    pub fn gauge(&self) -> impl Fn() -> Figures + Send + Sync + 'static {
+        let (shared, under_way) = (Arc::clone(&self.shared), Arc::clone(&self.under_way));
+        move || {
+            let now = shared.started.elapsed().as_millis() as u64;
+            let look = |face: &ShardFace| ShardFigures {
+                waiting: face.inbox.len(),
+                sessions: face.sessions.load(Ordering::Relaxed),
+                silent: Duration::from_millis(now.saturating_sub(face.heartbeat.load(Ordering::Relaxed))),
+            };
+            Figures {
+                under_way: under_way.load(Ordering::Relaxed),
+                shards: shared.shards.iter().map(look).collect(),
+            }
+        }
+    }
+
     /// Stops the shards: what is under way is answered with [`Outage::Stopping`].
     pub fn stop(mut self) {
         self.end();
@@ -226,7 +263,8 @@ fn shared(config: EngineConfig) -> Result<Shared, StartError> {
     };
     // A ticket or an inquiry has one message under way at most; Stop needs a place of its own.
     let room = config.tickets_max + INQUIRIES_MAX + 8;
-    let face = || ShardFace { inbox: Inbox::new(room), heartbeat: AtomicU64::new(0) };
+    let face =
+        || ShardFace { inbox: Inbox::new(room), heartbeat: AtomicU64::new(0), sessions: AtomicUsize::new(0) };
     let dialog = DialogConfig {
         ehlo: config.ehlo.clone().unwrap_or_default().into(),
         reverse_path: config.mail_from.clone().unwrap_or_default().into(),

@@ -60,9 +60,7 @@ fn strand<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>) {
             group.put_back(work);
         }
     }
-    for work in group.take_stranded(now) {
-        shard.shared.give_up(work);
-    }
+    group.take_stranded(now).into_iter().for_each(|work| shard.give_up(work));
 }
 
 /// Connects to a route and brings the session to where it takes transactions; `None` when it does not get there.
@@ -434,10 +432,18 @@ fn answered<R: Runtime>(
             come_back(group, work, said.rule);
             return Heard::Push;
         }
-        Class::Temporary | Class::Relay | Class::Unclear | Class::AuthRequired => {
-            ask_elsewhere(group, index, work, said.rule)
+        Class::Temporary => {
+            work.leave_for_now(said.rule, DOWN, TRANSIENT_WAIT);
+            ask_elsewhere(group, index, work);
         }
-        _ if said.scope == Scope::Host => ask_elsewhere(group, index, work, said.rule),
+        Class::Relay | Class::Unclear | Class::AuthRequired => {
+            work.leave(said.rule, Some(DOWN));
+            ask_elsewhere(group, index, work);
+        }
+        _ if said.scope == Scope::Host => {
+            work.leave(said.rule, Some(DOWN));
+            ask_elsewhere(group, index, work);
+        }
         _ => work.settle(reason_at_rcpt(&said), said.rule),
     }
     Heard::Answer
@@ -445,6 +451,10 @@ fn answered<R: Runtime>(
 
 /// When a greylisted recipient may be asked again, if the server names no time: Postgrey's default delay is 300 s.
 const GREYLISTING_WAIT: Duration = Duration::from_secs(300);
+
+/// When patient work that met a transient failure is asked about once more. Short: what such a reply tells of (a
+/// look-up that failed, a process too many) is over in seconds or lasts for hours.
+const TRANSIENT_WAIT: Duration = Duration::from_secs(10);
 
 /// The recipient is asked again in another session, a few times.
 fn come_back(group: &Group, mut work: Work, rule: &'static str) {
@@ -458,9 +468,8 @@ fn come_back(group: &Group, mut work: Work, rule: &'static str) {
 }
 
 /// The host has nothing to say about the recipient: the other hosts are asked, if there are any.
-fn ask_elsewhere(group: &Group, index: usize, mut work: Work, rule: &'static str) {
+fn ask_elsewhere(group: &Group, index: usize, mut work: Work) {
     work.tried |= group.same_host(index);
-    work.leave(rule, Some(DOWN));
     group.put_back(work);
 }
 
@@ -493,7 +502,8 @@ fn mail_refused<R: Runtime>(
         if throttled {
             come_back(group, work, said.rule);
         } else {
-            ask_elsewhere(group, index, work, said.rule);
+            work.leave(said.rule, Some(DOWN));
+            ask_elsewhere(group, index, work);
         }
     }
     throttled

@@ -50,6 +50,8 @@ pub(crate) struct ShardFace {
     pub(crate) inbox: Inbox<Message>,
     /// Milliseconds since the engine's start at the shard's last heartbeat; [`u64::MAX`] when it has ended.
     pub(crate) heartbeat: AtomicU64,
+    /// Sessions that were open at that heartbeat.
+    pub(crate) sessions: AtomicUsize,
 }
 
 impl Shared {
@@ -100,6 +102,8 @@ pub(crate) struct Shard<R: Runtime> {
     pub(crate) knowledge: RefCell<Knowledge>,
     /// A DKIM selector that no domain has, the same for as long as the shard lives, so that "no" is kept.
     pub(crate) selector: String,
+    /// Works that begin anew, and when.
+    later: RefCell<Vec<(Instant, Work)>>,
     /// Somebody has asked for a story, so stories are kept.
     pub(crate) stories: Cell<bool>,
     sites: RefCell<HashMap<Box<str>, Rc<Site>>>,
@@ -151,6 +155,7 @@ async fn housekeeping<R: Runtime>(shard: Rc<Shard<R>>, index: usize) {
     loop {
         let face = &shard.shared.shards[index];
         let alive = shard.shared.started.elapsed().as_millis() as u64;
+        face.sessions.store(shard.open.get(), Ordering::Relaxed);
         if face.heartbeat.swap(alive, Ordering::Relaxed) == u64::MAX {
             face.heartbeat.store(u64::MAX, Ordering::Relaxed);
             return;
@@ -184,6 +189,7 @@ impl<R: Runtime> Shard<R> {
             resolver: Resolver::new(config, Arc::clone(&shared.resolvers)),
             walks: RefCell::default(),
             knowledge: RefCell::default(),
+            later: RefCell::default(),
             stories: Cell::new(false),
             sites: RefCell::default(),
             groups: RefCell::default(),
@@ -201,6 +207,26 @@ impl<R: Runtime> Shard<R> {
 
     pub(crate) fn random_bytes(&self) -> [u8; 16] {
         self.random.borrow_mut().random()
+    }
+
+    /// Answers with what is known, or has the address begin anew where that may bring more.
+    pub(crate) fn give_up(&self, mut work: Work) {
+        match work.begin_anew() {
+            Some(after) => self.later.borrow_mut().push((Instant::now() + after, work)),
+            None => self.shared.give_up(work),
+        }
+    }
+
+    /// Sends those whose time has come to the shard that is at home for their domain.
+    fn begin_anew(&self, now: Instant) {
+        let due: Vec<_> = self.later.borrow_mut().extract_if(.., |(at, _)| *at <= now).collect();
+        for (_, work) in due {
+            let home = self.shared.shard_of(work.address.domain().as_str());
+            if let Err(Message::Resolve(work)) = home.inbox.push(Message::Resolve(work)) {
+                // Room was reserved with the ticket.
+                work.give_up();
+            }
+        }
     }
 
     /// Puts work into its group's queue.
@@ -340,6 +366,7 @@ impl<R: Runtime> Shard<R> {
         }
         self.knowledge.borrow_mut().expire(now);
         verify::sweep(self, now);
+        self.begin_anew(now);
     }
 
     /// Drops the groups and sites that had no work for a while.
@@ -354,6 +381,7 @@ impl<R: Runtime> Shard<R> {
         for group in self.groups.borrow().values() {
             group.take_expired(None).into_iter().for_each(|work| work.fail(Outage::Stopping));
         }
+        self.later.take().into_iter().for_each(|(_, work)| work.fail(Outage::Stopping));
         self.knowledge.borrow_mut().abandon();
         self.walks.borrow_mut().abandon();
     }

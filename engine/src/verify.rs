@@ -17,7 +17,7 @@ use engine_proto::lists;
 use engine_proto::verdict::Reason;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Takes an address that has come to the home shard of its domain.
 pub(crate) fn resolve<R: Runtime>(shard: &Rc<Shard<R>>, work: Work) {
@@ -101,8 +101,9 @@ fn send_on<R: Runtime>(shard: &Rc<Shard<R>>, mut work: Work, found: &Found, stor
         Found::Dead(Dead::TakesNoMail(why)) => work.settle(Reason::MailboxNotFound, why.as_str()),
         Found::Dead(Dead::CannotTell(why)) if is_outage(shard, *why) => work.fail(Outage::Unavailable),
         Found::Dead(Dead::CannotTell(why)) => {
-            work.leave(dns_rule(*why), Some(DNS_FAILURE_TTL));
-            work.give_up();
+            // By then the failure is no longer remembered, here or in the cache.
+            work.leave_for_now(dns_rule(*why), DNS_FAILURE_TTL, DNS_FAILURE_TTL + Duration::from_secs(1));
+            shard.give_up(work);
         }
         Found::OutOfReach => {
             work.leave("ipv6_only", None);

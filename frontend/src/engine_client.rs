@@ -6,7 +6,7 @@
 
 use engine::proto::address::{Address, Domain};
 use engine::proto::facts::DnsFacts;
-use engine::{Answer, Finding, MailHosts, Outage, Pending, Priority, Refusal, Request};
+use engine::{Answer, Figures, Finding, MailHosts, Outage, Pending, Priority, Refusal, Request};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
@@ -23,9 +23,15 @@ pub trait Backend {
     /// What runs and why.
     fn describe(&self) -> String;
 
+    /// A look at what it is at.
+    fn gauge(&self) -> EngineGauge;
+
     /// Stops it; what is under way is answered with [`Outage::Stopping`].
     fn stop(self: Box<Self>);
 }
+
+/// A look at the engine, for any thread.
+pub type EngineGauge = Box<dyn Fn() -> Figures + Send + Sync>;
 
 /// One thread's way to the engine.
 pub trait Line {
@@ -61,6 +67,10 @@ impl Backend for engine::Engine {
 
     fn describe(&self) -> String {
         engine::Engine::describe(self)
+    }
+
+    fn gauge(&self) -> EngineGauge {
+        Box::new(engine::Engine::gauge(self))
     }
 
     fn stop(self: Box<Self>) {

@@ -10,6 +10,7 @@ mod pulse;
 
 use crate::auth::{self, AuthError, Caller};
 use crate::gate::Place;
+use crate::metrics::Answered;
 use crate::refusal::Refusal;
 use crate::router::{self, Access, Call, Method, Reply, Route};
 use crate::routes::verify::full::PROBE_TIME_MAX;
@@ -29,10 +30,12 @@ use monoio::io::IntoPollIo;
 use monoio::net::TcpStream;
 use monoio_compat::hyper::{MonoioIo, MonoioTimer};
 use pulse::{Pulse, Watch, Watched};
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -54,6 +57,7 @@ const _: () = assert!(REQUEST_TIME_MAX.as_secs() > BODY_TIME_MAX.as_secs() + PRO
 const REQUEST_ID_CHARS_MAX: usize = 64;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Serves one connection to its end, or until it is time to go.
 pub async fn serve(stream: TcpStream, worker: Rc<Worker>, place: Place) {
@@ -103,6 +107,7 @@ struct Note {
 
 async fn respond(request: Request<Incoming>, worker: Rc<Worker>) -> Response<Full<Bytes>> {
     let began = Instant::now();
+    let tally = Arc::clone(&worker.tally);
     let mut note = Note {
         method: method_name(request.method().as_str()),
         path: "-",
@@ -116,14 +121,16 @@ async fn respond(request: Request<Incoming>, worker: Rc<Worker>) -> Response<Ful
         Err(_elapsed) => Err(Refusal::unready().inside("the handler took too long")),
     };
     let response = match outcome {
-        Ok(reply) => render(reply.status, reply.body),
+        Ok(reply) => render(reply.status, &reply.headers, reply.body),
         Err(refusal) => render_refusal(&refusal, &note),
     };
     let response = finish(response, &note);
+    let status = response.status().as_u16();
+    tally.answered(Answered { route: note.path, method: note.method, status }, began.elapsed());
     tracing::info!(
         method = note.method,
         path = note.path,
-        status = response.status().as_u16(),
+        status,
         ms = began.elapsed().as_millis() as u64,
         request_id = note.request_id,
         key = note.key.map(tracing::field::display),
@@ -134,12 +141,13 @@ async fn respond(request: Request<Incoming>, worker: Rc<Worker>) -> Response<Ful
 
 async fn answer(request: Request<Incoming>, worker: Rc<Worker>, note: &mut Note) -> Result<Reply, Refusal> {
     let (head, body) = request.into_parts();
-    let admitted = router::find(head.method.as_str(), head.uri.path()).and_then(|route| {
+    let found = router::find(head.method.as_str(), head.uri.path());
+    let admitted = found.and_then(|(route, parameter)| {
         note.path = route.path;
-        admit(route, &head.headers, &worker).map(|caller| (route, caller))
+        admit(route, &head.headers, &worker).map(|caller| (route, parameter, caller))
     });
     let awaits_consent = head.headers.contains_key(header::EXPECT);
-    let (route, caller) = match admitted {
+    let (route, parameter, caller) = match admitted {
         Ok(admitted) => admitted,
         Err(refusal) => return Err(discard(body, awaits_consent, refusal).await),
     };
@@ -152,7 +160,10 @@ async fn answer(request: Request<Incoming>, worker: Rc<Worker>, note: &mut Note)
         },
     };
     let query = head.uri.query().unwrap_or_default().to_owned();
-    (route.handler)(Call { worker, caller, query, body }).await
+    let parameter = parameter.to_owned();
+    let idempotency_key =
+        head.headers.get_all(IDEMPOTENCY_KEY).iter().map(|value| value.as_bytes().to_vec()).collect();
+    (route.handler)(Call { worker, caller, query, parameter, idempotency_key, body }).await
 }
 
 fn admit(route: &Route, headers: &HeaderMap, worker: &Worker) -> Result<Option<Caller>, Refusal> {
@@ -217,9 +228,18 @@ async fn discard(body: Incoming, awaits_consent: bool, refusal: Refusal) -> Refu
     refusal
 }
 
-fn render(status: u16, body: Vec<u8>) -> Response<Full<Bytes>> {
+fn render(
+    status: u16,
+    headers: &[(&'static str, Cow<'static, str>)],
+    body: Vec<u8>,
+) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    for (name, value) in headers {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            response.headers_mut().insert(HeaderName::from_static(name), value);
+        }
+    }
     response
 }
 
@@ -233,13 +253,7 @@ fn render_refusal(refusal: &Refusal, note: &Note) -> Response<Full<Bytes>> {
         }
     }
     let body = serde_json::to_vec(&*refusal.body).unwrap_or_default();
-    let mut response = render(refusal.body.error.status(), body);
-    for (name, value) in &refusal.headers {
-        if let Ok(value) = HeaderValue::from_str(value) {
-            response.headers_mut().insert(HeaderName::from_static(name), value);
-        }
-    }
-    response
+    render(refusal.body.error.status(), &refusal.headers, body)
 }
 
 /// What every answer has. No answer of this API is for a cache: nearly all are somebody's own.

@@ -5,6 +5,7 @@
 
 pub mod admin;
 pub mod auth;
+pub mod batch;
 pub mod cli;
 pub mod clock;
 pub mod config;
@@ -14,8 +15,12 @@ pub mod detail;
 pub mod engine_client;
 pub mod fast;
 pub mod gate;
+pub mod histogram;
+pub mod housekeeping;
 pub mod http;
+pub mod idempotency;
 pub mod listen;
+pub mod metrics;
 pub mod query;
 pub mod refusal;
 pub mod router;

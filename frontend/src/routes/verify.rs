@@ -3,9 +3,10 @@
 mod detail;
 mod fast;
 pub mod full;
-mod test_mode;
+pub mod test_mode;
 
 use crate::auth::Caller;
+use crate::metrics;
 use crate::query::Query;
 use crate::refusal::Refusal;
 use crate::router::{Call, Reply};
@@ -86,10 +87,17 @@ fn agree<T: PartialEq>(name: &'static str, query: Option<T>, body: Option<T>, is
 
 async fn answer(call: &Call, asked: Asked) -> Result<Reply, Refusal> {
     let caller = call.caller()?;
-    let verification = match asked.mode {
+    let asked_mode = asked.mode;
+    let verification = match asked_mode {
         Mode::Fast => fast::check(&call.worker, asked.email).await?,
         Mode::Full => full_check(call, caller, asked).await?,
     };
+    let mode = match (asked_mode, caller.mode) {
+        (Mode::Fast, _) => "fast",
+        (Mode::Full, KeyMode::Live) => "full",
+        (Mode::Full, KeyMode::Test) => "test",
+    };
+    call.worker.tally.checked(metrics::Checked { mode, reason: verification.reason.as_str() });
     Reply::json(200, &verification)
 }
 
