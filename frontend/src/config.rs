@@ -7,6 +7,7 @@ pub mod file;
 pub mod plans;
 pub mod settings;
 
+use crate::batch::Limits;
 use crate::store::PlanTable;
 use engine::config::EngineConfig;
 use engine::proto::lists::SpamTraps;
@@ -40,6 +41,10 @@ pub struct Config {
     pub metrics: Option<SocketAddr>,
     /// The form of log lines.
     pub log: LogFormat,
+    /// Whether a verdict may answer other accounts than the one that paid for it first.
+    pub reuse_verdicts: bool,
+    /// How batches are fed to the engine.
+    pub batch: Limits,
     /// The list of spam traps, read when the engine starts.
     pub spamtraps: Option<PathBuf>,
     /// The engine's part, without the spam traps themselves.
@@ -76,6 +81,8 @@ impl Default for Config {
             tls_key: None,
             metrics: None,
             log: LogFormat::Text,
+            reuse_verdicts: true,
+            batch: Limits::default(),
             spamtraps: None,
             engine: EngineConfig::default(),
             plans: plans::standard(),

@@ -5,15 +5,19 @@
 
 pub mod admin;
 pub mod auth;
+pub mod batch;
 pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod convert;
 pub mod credits;
 pub mod engine_client;
+pub mod fast;
 pub mod gate;
 pub mod histogram;
+pub mod housekeeping;
 pub mod http;
+pub mod idempotency;
 pub mod listen;
 pub mod metrics;
 pub mod peers;

@@ -11,7 +11,7 @@ use crate::status::{Phase, Status};
 use crate::store::Store;
 use crate::survive::survive;
 use crate::tls::Tls;
-use crate::worker::Worker;
+use crate::worker::{Commons, Worker};
 use monoio::io::AsyncReadRent;
 use monoio::net::{TcpListener, UnixStream};
 use std::future::{Future, poll_fn};
@@ -38,6 +38,8 @@ pub struct Common {
     pub store: Arc<dyn Store>,
     /// The server's phase.
     pub status: Arc<Status>,
+    /// What all threads share.
+    pub commons: Arc<Commons>,
     /// Most connections of a thread at once.
     pub connections: usize,
     /// Who has how many of them.
@@ -82,6 +84,7 @@ impl Station {
             engine: Rc::clone(&engine),
             status: self.common.status,
             gate: Rc::clone(&gate),
+            commons: self.common.commons,
             tally: self.tally,
         });
         monoio::spawn(async move { engine.deliver().await });

@@ -9,9 +9,11 @@ use super::flags::{DATA, ENGINE, Flags, SERVER};
 use super::{Failure, StartEngine, log};
 use crate::admin::first_run::first_run;
 use crate::admin::server::AdminServer;
+use crate::batch::{Door, Feeder, Limits};
 use crate::clock;
 use crate::config::Config;
 use crate::engine_client::Backend;
+use crate::housekeeping::Housekeeping;
 use crate::listen::Listeners;
 use crate::metrics::Metrics;
 use crate::metrics::endpoint::Endpoint;
@@ -22,6 +24,7 @@ use crate::status::{Phase, Status};
 use crate::store::{RedbStore, Store, StoreOptions};
 use crate::survive::log_panics;
 use crate::tls::Tls;
+use crate::worker::Commons;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use socket2::SockRef;
@@ -46,8 +49,8 @@ pub struct Args {
 enum Event {
     /// A signal that asks for the end.
     Signal,
-    /// A frontend thread has ended.
-    Ended(io::Result<()>),
+    /// A thread has ended: its name, and how.
+    Ended(String, io::Result<()>),
 }
 
 /// How serving ends.
@@ -86,7 +89,8 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     let listeners = Listeners::open(config.listen, config.frontend_threads()).map_err(Failure::failed)?;
     let address = listeners.address;
     let mut endpoint = config.metrics.map(Endpoint::bind).transpose().map_err(Failure::failed)?;
-    let (store, opening) = RedbStore::open(&config.data, plans, StoreOptions::default(), clock::now())
+    let options = StoreOptions { reuse: config.reuse_verdicts, ..StoreOptions::default() };
+    let (store, opening) = RedbStore::open(&config.data, plans, options, clock::now())
         .map_err(|error| Failure::failed(error.to_string()))?;
     if opening.voided_holds > 0 {
         tracing::warn!(holds = opening.voided_holds, "gave back the credits of checks that were cut short");
@@ -107,17 +111,22 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     let admin = AdminServer::start(&config.data, Arc::clone(&store), clock::now, Some(Arc::clone(&metrics)))
         .map_err(|error| Failure::failed(error.to_string()))?;
     announce_first_keys(&config, &*store)?;
+    let housekeeping = Housekeeping::start(Arc::clone(&store), clock::now)
+        .map_err(|error| Failure::failed(format!("cannot start the housekeeping thread: {error}")))?;
 
     let status = Arc::new(Status::default());
-    let common = Common {
-        driver: choice.driver,
-        store: Arc::clone(&store),
-        status: Arc::clone(&status),
-        connections: config.connections.div_ceil(listeners.sockets.len()),
-        peers: Peers::new(config.connections_per_peer),
-        tls,
+    let door = Arc::<Door>::default();
+    let crew = Crew {
+        config: &config,
+        choice: &choice,
+        engine: &*engine,
+        store: &store,
+        metrics: &metrics,
+        events: &events,
+        tls: &tls,
     };
-    let threads = start_threads(listeners, &common, &*engine, config.engine.tickets_max, &metrics, &events)?;
+    crew.start_feeder(&door)?;
+    let threads = crew.start_frontends(listeners, &door, &status)?;
     status.enter(Phase::Ready);
     if let Some(endpoint) = &mut endpoint {
         endpoint.start(metrics).map_err(|error| Failure::failed(format!("cannot serve metrics: {error}")))?;
@@ -125,12 +134,12 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     }
     announce(&config, &choice, &*engine, &address.to_string())?;
 
-    let End::Drained(outcome) = until_the_end(threads, &status, &inbox) else {
+    let End::Drained(outcome) = until_the_end(threads, &status, &door, &inbox) else {
         // Ending these in order takes time, and none is left. The next start finds what they leave and goes on.
-        std::mem::forget((admin, endpoint, engine));
+        std::mem::forget((admin, endpoint, engine, housekeeping));
         return Err(Failure::failed("ended by a second signal; what was under way is given up"));
     };
-    drop((admin, endpoint));
+    drop((admin, endpoint, housekeeping));
     engine.stop();
     outcome
 }
@@ -170,36 +179,90 @@ fn watch_signals(events: Sender<Event>, tls: Option<Arc<Tls>>) -> Result<(), Fai
     thread::Builder::new().name("signals".into()).spawn(watch).map(drop).map_err(cannot)
 }
 
-fn start_threads(
-    listeners: Listeners,
-    common: &Common,
-    engine: &dyn Backend,
-    tickets_max: usize,
-    metrics: &Metrics,
-    events: &Sender<Event>,
-) -> Result<Vec<Thread>, Failure> {
-    let cannot = |error: io::Error| Failure::failed(format!("cannot start a frontend thread: {error}"));
-    let count = listeners.sockets.len();
-    let mut threads = Vec::with_capacity(count);
-    for (number, listener) in listeners.sockets.into_iter().enumerate() {
-        let (ours, leash) = UnixStream::pair().map_err(cannot)?;
-        threads.push(Thread { listener: listener.try_clone().map_err(cannot)?, _leash: ours });
-        let station = Station {
-            listener,
-            line: engine.line((tickets_max / count).max(1)),
-            tally: metrics.tally(number),
-            leash,
-            common: common.clone(),
-        };
-        let events = events.clone();
-        let serve = move || {
-            let ended = catch_unwind(AssertUnwindSafe(|| station.serve()));
-            let ended = ended.unwrap_or_else(|_| Err(io::Error::other("it panicked")));
-            let _ = events.send(Event::Ended(ended));
-        };
-        thread::Builder::new().name(format!("frontend-{number}")).spawn(serve).map_err(cannot)?;
+/// What threads are started with.
+struct Crew<'s> {
+    config: &'s Config,
+    choice: &'s Choice,
+    engine: &'s dyn Backend,
+    store: &'s Arc<dyn Store>,
+    metrics: &'s Metrics,
+    events: &'s Sender<Event>,
+    tls: &'s Option<Arc<Tls>>,
+}
+
+impl Crew<'_> {
+    /// Most rows of batches under way. Whoever waits for an answer has at least half of the engine's room.
+    fn batch_rows_max(&self) -> usize {
+        self.config.batch.under_way_max.min(self.config.engine.tickets_max / 2).max(1)
     }
-    Ok(threads)
+
+    fn start_feeder(&self, door: &Arc<Door>) -> Result<(), Failure> {
+        let room = self.batch_rows_max();
+        let feeder = Feeder {
+            driver: self.choice.driver,
+            line: self.engine.line(room),
+            store: Arc::clone(self.store),
+            door: Arc::clone(door),
+            limits: Limits { under_way_max: room, ..self.config.batch },
+            tally: self.metrics.tally_of_batches(),
+        };
+        self.start("batches".into(), || feeder.run())
+    }
+
+    fn start_frontends(
+        &self,
+        listeners: Listeners,
+        door: &Arc<Door>,
+        status: &Arc<Status>,
+    ) -> Result<Vec<Thread>, Failure> {
+        let cannot = |error: io::Error| Failure::failed(format!("cannot prepare a thread: {error}"));
+        let count = listeners.sockets.len();
+        let room = self.config.engine.tickets_max - self.batch_rows_max();
+        let commons = Arc::new(Commons {
+            flights: Arc::default(),
+            in_progress: Arc::default(),
+            door: Arc::clone(door),
+        });
+        let common = Common {
+            driver: self.choice.driver,
+            store: Arc::clone(self.store),
+            status: Arc::clone(status),
+            commons,
+            connections: self.config.connections.div_ceil(count),
+            peers: Peers::new(self.config.connections_per_peer),
+            tls: self.tls.clone(),
+        };
+        let mut threads = Vec::with_capacity(count);
+        for (number, listener) in listeners.sockets.into_iter().enumerate() {
+            let (ours, leash) = UnixStream::pair().map_err(cannot)?;
+            threads.push(Thread { listener: listener.try_clone().map_err(cannot)?, _leash: ours });
+            let station = Station {
+                listener,
+                line: self.engine.line((room / count).max(1)),
+                tally: self.metrics.tally(number),
+                leash,
+                common: common.clone(),
+            };
+            self.start(format!("frontend-{number}"), || station.serve())?;
+        }
+        Ok(threads)
+    }
+
+    /// Starts a thread that tells of its end.
+    fn start(
+        &self,
+        name: String,
+        main: impl FnOnce() -> io::Result<()> + Send + 'static,
+    ) -> Result<(), Failure> {
+        let (events, own_name) = (self.events.clone(), name.clone());
+        let main = move || {
+            let ended = catch_unwind(AssertUnwindSafe(main));
+            let ended = ended.unwrap_or_else(|_| Err(io::Error::other("it panicked")));
+            let _ = events.send(Event::Ended(own_name, ended));
+        };
+        let started = thread::Builder::new().name(name).spawn(main);
+        started.map(drop).map_err(|error| Failure::failed(format!("cannot start a thread: {error}")))
+    }
 }
 
 /// Keys are shown where a person reads, and never end in a journal.
@@ -241,18 +304,19 @@ fn announce(config: &Config, choice: &Choice, engine: &dyn Backend, address: &st
     Ok(output.flush()?)
 }
 
-fn until_the_end(threads: Vec<Thread>, status: &Status, inbox: &Receiver<Event>) -> End {
-    let mut running = threads.len();
+fn until_the_end(threads: Vec<Thread>, status: &Status, door: &Door, inbox: &Receiver<Event>) -> End {
+    // The frontend threads and the feeder of batches.
+    let mut running = threads.len() + 1;
     let mut threads = Some(threads);
     let mut outcome = Ok(());
     while running > 0 {
         match inbox.recv() {
             Ok(Event::Signal) if threads.is_none() => return End::Forced,
             Ok(Event::Signal) => tracing::info!("draining: a second signal ends at once"),
-            Ok(Event::Ended(result)) => {
+            Ok(Event::Ended(name, result)) => {
                 running -= 1;
                 if let Err(error) = result {
-                    outcome = Err(Failure::failed(format!("a frontend thread failed: {error}")));
+                    outcome = Err(Failure::failed(format!("the thread {name} failed: {error}")));
                 }
             }
             Err(_) => break,
@@ -260,6 +324,7 @@ fn until_the_end(threads: Vec<Thread>, status: &Status, inbox: &Receiver<Event>)
         // A signal, or a thread that is gone: either way the others end too.
         if let Some(threads) = threads.take() {
             drain(&threads, status);
+            door.close();
         }
     }
     End::Drained(outcome)

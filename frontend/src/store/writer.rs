@@ -9,6 +9,7 @@
 use super::index::{KeyChange, KeyIndex};
 use super::sweep::Sweep;
 use super::txn::Txn;
+use super::vault::Vault;
 use super::{Pending, PlanTable, Reply, StoreError, StoreFigures, pending};
 use crate::credits::Step;
 use ::redb::Database;
@@ -36,6 +37,7 @@ pub(super) enum Class {
 pub(super) struct Context {
     pub database: Arc<Database>,
     pub plans: Arc<PlanTable>,
+    pub vault: Arc<Vault>,
     pub index: Arc<KeyIndex>,
 }
 
@@ -198,11 +200,12 @@ struct Written {
 fn write(context: &Context, sweep: &mut Sweep, group: &mut [Box<dyn Job>]) -> Result<Written, StoreError> {
     let mut transaction = context.database.begin_write()?;
     transaction.set_quick_repair(true);
-    let mut txn = Txn::open(&transaction, &context.plans)?;
+    let mut txn = Txn::open(&transaction, &context.plans, &context.vault)?;
     for job in group {
         job.run(&mut txn)?;
     }
     sweep.go_on(&mut txn)?;
+    txn.purge_some()?;
     let total = txn.total;
     let changes = txn.close();
     let began = Instant::now();
@@ -258,6 +261,7 @@ mod tests {
         let context = Context {
             database: Arc::new(database),
             plans: Arc::new(PlanTable::standard()),
+            vault: Arc::new(Vault::in_memory()),
             index: Arc::default(),
         };
         Writer::start(context).unwrap()

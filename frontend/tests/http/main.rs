@@ -4,14 +4,18 @@
 
 mod auth;
 mod backup;
+mod batches;
 mod charging;
 mod clean;
 mod client;
 mod clock;
 mod commands;
 mod connections;
+mod fast;
+mod idempotency;
 mod lifecycle;
 mod metrics;
+mod repeats;
 mod requests;
 mod scripted;
 mod server;
