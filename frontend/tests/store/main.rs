@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod batches;
+mod idempotency;
 mod model;
+mod results;
 mod rules;
 mod world;
