@@ -22,6 +22,8 @@ mod error;
 mod folder;
 pub mod id;
 mod index;
+#[cfg(test)]
+mod index_check;
 mod ledger;
 mod migrations;
 mod pending;
@@ -29,6 +31,8 @@ mod purge;
 mod reason;
 mod redb;
 mod results;
+#[cfg(test)]
+mod retention;
 mod row;
 mod sweep;
 mod tables;
