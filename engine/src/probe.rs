@@ -60,9 +60,7 @@ fn strand<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>) {
             group.put_back(work);
         }
     }
-    for work in group.take_stranded(now) {
-        work.give_up();
-    }
+    group.take_stranded(now).into_iter().for_each(|work| shard.give_up(work));
 }
 
 /// Connects to a route and brings the session to where it takes transactions; `None` when it does not get there.
@@ -73,22 +71,26 @@ async fn open<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize)
     let starttls = !route.plain_only.get();
     let limit = Instant::now() + shard.session_limit;
     let story = shard.story();
-    match Session::connect(config, Rc::clone(&route.host), destination, starttls, limit, story).await {
-        Ok(mut session) => match session.next().await {
-            Event::Ready => Some(session),
-            Event::Over(closure) => {
-                shard.tell(group, session.story.take());
-                refused(shard, group, index, &closure);
-                None
-            }
-            // The dialog says nothing else before it is ready.
-            _ => None,
-        },
+    let connected =
+        Session::connect(config, Rc::clone(&route.host), destination, starttls, limit, story).await;
+    let mut session = match connected {
+        Ok(session) => session,
         Err((error, story)) => {
             shard.tell(group, story);
             unreachable(shard, group, index, &error);
+            return None;
+        }
+    };
+    shard.shared.reached();
+    match session.next().await {
+        Event::Ready => Some(session),
+        Event::Over(closure) => {
+            shard.tell(group, session.story.take());
+            refused(shard, group, index, &closure);
             None
         }
+        // The dialog says nothing else before it is ready.
+        _ => None,
     }
 }
 
@@ -97,8 +99,10 @@ fn unreachable<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize
     let route = &group.routes[index];
     let now = Instant::now();
     if is_ours(error) {
-        route.rest(now + RETRY);
-    } else if error.kind() == io::ErrorKind::TimedOut {
+        return route.rest(now + RETRY);
+    }
+    shard.shared.not_reached(&group.site_name);
+    if error.kind() == io::ErrorKind::TimedOut {
         died(shard, group, index, "no_connection");
     } else if group.is_patient(index, "no_connection") && !route.strike(STRIKES_MAX) {
         // It says at once that nobody listens: a server that is restarted does.
@@ -313,6 +317,7 @@ async fn ask<R: Runtime>(
                 tally.answers += 1;
                 tally.errors += u32::from(!reply.is_positive());
                 group.routes[index].works();
+                shard.shared.reached();
                 if let Some(work) = works.get_mut(usize::from(at)).and_then(Option::take) {
                     match answered(shard, group, index, work, &reply, answers > 0) {
                         Heard::Answer => answers += 1,
@@ -427,10 +432,18 @@ fn answered<R: Runtime>(
             come_back(group, work, said.rule);
             return Heard::Push;
         }
-        Class::Temporary | Class::Relay | Class::Unclear | Class::AuthRequired => {
-            ask_elsewhere(group, index, work, said.rule)
+        Class::Temporary => {
+            work.leave_for_now(said.rule, DOWN, TRANSIENT_WAIT);
+            ask_elsewhere(group, index, work);
         }
-        _ if said.scope == Scope::Host => ask_elsewhere(group, index, work, said.rule),
+        Class::Relay | Class::Unclear | Class::AuthRequired => {
+            work.leave(said.rule, Some(DOWN));
+            ask_elsewhere(group, index, work);
+        }
+        _ if said.scope == Scope::Host => {
+            work.leave(said.rule, Some(DOWN));
+            ask_elsewhere(group, index, work);
+        }
         _ => work.settle(reason_at_rcpt(&said), said.rule),
     }
     Heard::Answer
@@ -438,6 +451,10 @@ fn answered<R: Runtime>(
 
 /// When a greylisted recipient may be asked again, if the server names no time: Postgrey's default delay is 300 s.
 const GREYLISTING_WAIT: Duration = Duration::from_secs(300);
+
+/// When patient work that met a transient failure is asked about once more. Short: what such a reply tells of (a
+/// look-up that failed, a process too many) is over in seconds or lasts for hours.
+const TRANSIENT_WAIT: Duration = Duration::from_secs(10);
 
 /// The recipient is asked again in another session, a few times.
 fn come_back(group: &Group, mut work: Work, rule: &'static str) {
@@ -451,9 +468,8 @@ fn come_back(group: &Group, mut work: Work, rule: &'static str) {
 }
 
 /// The host has nothing to say about the recipient: the other hosts are asked, if there are any.
-fn ask_elsewhere(group: &Group, index: usize, mut work: Work, rule: &'static str) {
+fn ask_elsewhere(group: &Group, index: usize, mut work: Work) {
     work.tried |= group.same_host(index);
-    work.leave(rule, Some(DOWN));
     group.put_back(work);
 }
 
@@ -486,7 +502,8 @@ fn mail_refused<R: Runtime>(
         if throttled {
             come_back(group, work, said.rule);
         } else {
-            ask_elsewhere(group, index, work, said.rule);
+            work.leave(said.rule, Some(DOWN));
+            ask_elsewhere(group, index, work);
         }
     }
     throttled
@@ -580,6 +597,7 @@ async fn ask_controls<R: Runtime>(
                 tally.answers += 1;
                 tally.errors += u32::from(!reply.is_positive());
                 group.routes[index].works();
+                shard.shared.reached();
                 if let Some(control) = controls.get_mut(usize::from(at)).and_then(Option::take)
                     && control_answered(shard, group, index, &control, &reply)
                 {

@@ -1,6 +1,7 @@
 //! What travels between threads: an address with all that is known of it so far, and where it is to go.
 
 use crate::inbox::Inbox;
+use crate::inquiry::Inquiry;
 use crate::{Answer, Finding, Outage, Priority, Request};
 use engine_proto::address::Address;
 use engine_proto::verdict::Reason;
@@ -27,6 +28,9 @@ pub(crate) struct State {
     pub(crate) returns: u8,
     /// What is answered if nothing better comes.
     pub(crate) fallback: Finding,
+    /// Asking all over again after this long may bring more than the fallback: what was heard was transient.
+    again: Option<Duration>,
+    asked_again: bool,
     pub(crate) trace: Option<Vec<String>>,
     answered: bool,
 }
@@ -44,6 +48,8 @@ pub(crate) enum Message {
     Resolve(Work),
     /// To the shard that owns the site: ask them.
     Probe(Work, Arc<Plan>),
+    /// To the home shard of the domain: ask DNS alone.
+    Inquire(Inquiry),
     /// Answer what is under way and end.
     Stop,
 }
@@ -70,6 +76,8 @@ impl Work {
             tried: 0,
             returns: 0,
             fallback: Finding { reason: Reason::Unverifiable, rule: "dns_timeout", retry_after: None },
+            again: None,
+            asked_again: false,
             trace: request.trace.then(Vec::new),
             answered: false,
         }))
@@ -100,6 +108,23 @@ impl Work {
     /// Remembers the best reason so far for not knowing.
     pub(crate) fn leave(&mut self, rule: &'static str, retry_after: Option<Duration>) {
         self.fallback = Finding { reason: Reason::Unverifiable, rule, retry_after };
+        self.again = None;
+    }
+
+    /// As [`State::leave`], for a failure that may well have passed `again` later.
+    pub(crate) fn leave_for_now(&mut self, rule: &'static str, retry_after: Duration, again: Duration) {
+        self.leave(rule, Some(retry_after));
+        self.again = Some(again);
+    }
+
+    /// Begins anew, where that may help and nobody waits for the answer: how long from now. Once only.
+    pub(crate) fn begin_anew(&mut self) -> Option<Duration> {
+        let after = self.again.take().filter(|_| self.priority != Priority::Single && !self.asked_again)?;
+        self.asked_again = true;
+        self.tried = 0;
+        self.returns = 0;
+        self.note(|| format!("that may pass: asked again in {} s", after.as_secs()));
+        Some(after)
     }
 
     /// Adds a line to the story, where somebody wants it.

@@ -103,6 +103,33 @@ fn check(name: &str, count: usize, flavor: Flavor) {
     assert_eq!(net.stop().violations, Default::default());
 }
 
+/// The host's first session hears of a failed look-up; from its second on it knows alice.
+const STUMBLES: &str = r#"
+[[domain]]
+name = "stumbles.example"
+server = { faults = [{ at = "rcpt", does = "reply", text = "451 4.3.0 Temporary lookup failure", first = 1 }] }
+mailboxes = { ok = ["alice"] }
+
+[[domain]]
+name = "hurried.example"
+server = { faults = [{ at = "rcpt", does = "reply", text = "451 4.3.0 Temporary lookup failure", first = 1 }] }
+mailboxes = { ok = ["alice"] }
+"#;
+
+#[test]
+fn patient_work_outlasts_a_transient_failure() {
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let scenario = Scenario::parse(STUMBLES).expect("the scenario is sound").with_dns(any).with_smtp_port(0);
+    let net = Mailnet::start(scenario).expect("mailnet starts");
+    let engine = Engine::start(config(&net, MONOIO_EPOLL)).expect("the engine starts");
+    let client = engine.client(8);
+    let said = |address: &str, priority| reason(&ask(&client, &[address.to_owned()], priority, true)[&0]);
+    assert_eq!(said("alice@hurried.example", Priority::Single), "unverifiable");
+    assert_eq!(said("alice@stumbles.example", Priority::List), "mailbox_exists");
+    engine.stop();
+    assert_eq!(net.stop().violations, Default::default());
+}
+
 #[test]
 fn every_reason_on_monoio_with_io_uring() {
     check("reasons", 1000, MONOIO_IO_URING);

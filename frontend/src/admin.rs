@@ -9,6 +9,8 @@ pub mod first_run;
 pub mod server;
 mod wire;
 
+use crate::clock::{self, Fixed};
+use crate::rate_limit::{Limits, Overrides};
 use crate::store::{
     Account, AccountId, Audit, ChangeError, Entry, EntryId, Grant, KeyHash, KeyId, KeyInfo, KeyMode,
     NewAccount, NewKey, Store, StoreError, SubscriptionStatus, UnixMs,
@@ -75,6 +77,15 @@ pub enum Command {
         /// Only with the end of the period; for [`SubscriptionStatus::Canceled`] alone.
         at_period_end: bool,
     },
+    /// Give an account limits of its own in place of its plan's.
+    AccountSetLimits {
+        /// Whose.
+        account: String,
+        /// Forget first all that it had.
+        reset: bool,
+        /// The limits to set.
+        set: Overrides,
+    },
     /// Add a key.
     KeyCreate {
         /// For whom.
@@ -100,6 +111,15 @@ pub enum Command {
         /// Which.
         key: KeyId,
     },
+    /// What a running server counts.
+    Metrics,
+    /// A backup of all of the store. Over the socket it follows the answer, to the end of the connection.
+    Backup,
+    /// Move the clock of a server that was started for tests forward.
+    ClockAdvance {
+        /// By how much.
+        ms: u64,
+    },
 }
 
 /// What came of a command.
@@ -112,10 +132,27 @@ pub enum Response {
     Accounts(Vec<Account>),
     /// All about one account.
     Shown(Box<Shown>),
+    /// The account's limits as they stand now.
+    Limits(LimitsShown),
     /// The key as it stands now.
     Key(KeyInfo),
     /// Keys.
     Keys(Vec<KeyInfo>),
+    /// What is counted, in the text format of Prometheus.
+    Metrics(String),
+    /// The bytes of a backup come after this.
+    BackupFollows,
+    /// What the clock shows.
+    Clock(UnixMs),
+}
+
+/// What an account may ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitsShown {
+    /// The limits that hold.
+    pub limits: Limits,
+    /// Those of them that are the account's own; the others are its plan's.
+    pub overrides: Overrides,
 }
 
 /// All about one account.
@@ -123,6 +160,9 @@ pub enum Response {
 pub struct Shown {
     /// The account.
     pub account: Account,
+    /// What it may ask.
+    #[serde(flatten)]
+    pub limits: LimitsShown,
     /// Its keys.
     pub keys: Vec<KeyInfo>,
     /// The end of its ledger, the newest first.
@@ -138,6 +178,12 @@ pub enum CommandError {
     NoAccount(String),
     /// A status other than canceled was to wait for the end of the period.
     OnlyCancelWaits,
+    /// There is nothing that counts.
+    NoMetrics,
+    /// A backup is no line: see [`access::Access::backup`].
+    BackupIsNoLine,
+    /// The clock stays as it is.
+    ClockFixed(Fixed),
     /// The store refused.
     Refused(ChangeError),
 }
@@ -147,6 +193,12 @@ impl fmt::Display for CommandError {
         match self {
             CommandError::NoAccount(named) => write!(f, "no account has the id or the name {named:?}"),
             CommandError::OnlyCancelWaits => f.write_str("only canceled can wait for the end of the period"),
+            CommandError::NoMetrics => f.write_str("only a running server has metrics"),
+            CommandError::BackupIsNoLine => f.write_str("a backup is made by `mailprobe backup`"),
+            CommandError::ClockFixed(Fixed::Real) => {
+                f.write_str("the clock can be moved only on a server that was started with --test-clock")
+            }
+            CommandError::ClockFixed(Fixed::TooFar) => f.write_str("the clock stands too far ahead already"),
             CommandError::Refused(refusal) => refusal.fmt(f),
         }
     }
@@ -193,12 +245,22 @@ pub fn execute(store: &dyn Store, command: Command, now: UnixMs) -> Result<Respo
             let account = find(store, &account, now)?;
             Response::Account(set_status(store, account, status, at_period_end, now)?)
         }
+        Command::AccountSetLimits { account, reset, set } => {
+            let id = find(store, &account, now)?.id;
+            store.set_overrides(id, reset, set).wait()?;
+            Response::Limits(limits(store, id)?)
+        }
         Command::KeyCreate { account, id, mode, hash, last4, label } => {
             let account = find(store, &account, now)?.id;
             Response::Key(store.create_key(NewKey { id, account, mode, hash, last4, label }, now).wait()?)
         }
         Command::KeyList { account } => Response::Keys(store.keys(find(store, &account, now)?.id)?),
         Command::KeyRevoke { key } => Response::Key(store.revoke_key(key, now).wait()?),
+        Command::Metrics => return Err(CommandError::NoMetrics),
+        Command::Backup => return Err(CommandError::BackupIsNoLine),
+        Command::ClockAdvance { ms } => {
+            Response::Clock(clock::advance(ms).map_err(CommandError::ClockFixed)?)
+        }
     })
 }
 
@@ -214,7 +276,12 @@ fn find(store: &dyn Store, named: &str, now: UnixMs) -> Result<Account, CommandE
 fn show(store: &dyn Store, account: Account) -> Result<Shown, CommandError> {
     let id = account.id;
     let (keys, entries) = (store.keys(id)?, store.entries(id, ENTRIES_SHOWN)?);
-    Ok(Shown { account, keys, entries, audit: store.audit(Some(id))? })
+    Ok(Shown { account, limits: limits(store, id)?, keys, entries, audit: store.audit(Some(id))? })
+}
+
+fn limits(store: &dyn Store, account: AccountId) -> Result<LimitsShown, CommandError> {
+    let terms = store.terms(account).ok_or(ChangeError::UnknownAccount)?;
+    Ok(LimitsShown { limits: terms.limits, overrides: terms.overrides })
 }
 
 fn set_status(

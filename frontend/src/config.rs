@@ -7,10 +7,10 @@ pub mod file;
 pub mod plans;
 pub mod settings;
 
-use crate::store::PlanTable;
+use crate::batch::Limits;
+use crate::store::{Plan, PlanTable};
 use engine::config::EngineConfig;
 use engine::proto::lists::SpamTraps;
-use plans::PlanConfig;
 use settings::SETTINGS;
 use std::fmt::Write;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -30,19 +30,23 @@ pub struct Config {
     pub frontends: usize,
     /// Most connections at once, over all frontend threads.
     pub connections: usize,
+    /// Where metrics are served, if anywhere.
+    pub metrics: Option<SocketAddr>,
     /// The form of log lines.
     pub log: LogFormat,
     /// Whether a verdict may answer other accounts than the one that paid for it first.
     pub reuse_verdicts: bool,
+    /// How batches are fed to the engine.
+    pub batch: Limits,
     /// The list of spam traps, read when the engine starts.
     pub spamtraps: Option<PathBuf>,
     /// The engine's part, without the spam traps themselves.
     pub engine: EngineConfig,
     /// The plans.
-    pub plans: Vec<PlanConfig>,
+    pub plans: Vec<Plan>,
 }
 
-/// `--log`.
+/// `--log-format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
     /// For people.
@@ -65,8 +69,10 @@ impl Default for Config {
             data: default_data_folder(),
             frontends: 0,
             connections: 10_000,
+            metrics: None,
             log: LogFormat::Text,
             reuse_verdicts: true,
+            batch: Limits::default(),
             spamtraps: None,
             engine: EngineConfig::default(),
             plans: plans::standard(),
@@ -123,7 +129,7 @@ impl Config {
             };
         }
         for plan in &self.plans {
-            let _ = write!(text, "\n{}", plan.to_toml());
+            let _ = write!(text, "\n{}", plans::to_toml(plan));
         }
         text
     }
@@ -133,7 +139,7 @@ impl Config {
     /// # Errors
     /// The first plan that cannot be.
     pub fn plan_table(&self) -> Result<PlanTable, ConfigError> {
-        PlanTable::new(self.plans.iter().map(|plan| plan.plan.clone())).map_err(ConfigError)
+        PlanTable::new(self.plans.iter().cloned()).map_err(ConfigError)
     }
 
     /// The engine's settings.
@@ -253,7 +259,7 @@ mod tests {
         let file = "ehlo = \"a.example\"\nallow_net = [\"10.0.0.0/8\", \"::1\"]\nspamtraps = \"/etc/traps\"\n\
                     [[plan]]\nid = \"one\"\nname = \"The \\\"one\\\"\"\nmonthly_credits = 7\nbatches = false\n\
                     [plan.limits]\nfast = 3\n";
-        let config = load(file, &[], &vec![("log", vec!["json".into()])]).unwrap();
+        let config = load(file, &[], &vec![("log_format", vec!["json".into()])]).unwrap();
         let printed = config.to_toml();
         let again = load(&printed, &[], &Given::new()).unwrap();
         assert_eq!(again.to_toml(), printed);

@@ -1,16 +1,20 @@
 //! Between hyper and the routes: what a request may be and cost, who sends it, and how answers are rendered.
 //!
-//! Refusals come in one order: path and method (404, 405), key (401), body (413, 415), content (400 and on). A
+//! Refusals come in one order: path and method (404, 405), key (401), plan (403), rate (429), body (413, 415), content
+//! (400 and on). A
 //! connection can hold a thread's memory and time only within the bounds below; a panic costs its request alone.
 //!
 //! What hyper itself cannot read (a malformed or oversized head) it answers with 400, 414 or 431 and no body, and
 //! closes.
 
+mod meter;
 mod pulse;
 
 use crate::auth::{self, AuthError, Caller};
 use crate::gate::Place;
-use crate::refusal::Refusal;
+use crate::metrics::Answered;
+use crate::rate_limit::Standing;
+use crate::refusal::{Refusal, limit_headers};
 use crate::router::{self, Access, Call, Method, Reply, Route};
 use crate::routes::verify::full::PROBE_TIME_MAX;
 use crate::store::id::random_bits;
@@ -25,14 +29,17 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
+use meter::Counter;
 use monoio::io::IntoPollIo;
 use monoio::net::TcpStream;
 use monoio_compat::hyper::{MonoioIo, MonoioTimer};
 use pulse::{Pulse, Watch, Watched};
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -54,6 +61,7 @@ const _: () = assert!(REQUEST_TIME_MAX.as_secs() > BODY_TIME_MAX.as_secs() + PRO
 const REQUEST_ID_CHARS_MAX: usize = 64;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Serves one connection to its end, or until it is time to go.
 pub async fn serve(stream: TcpStream, worker: Rc<Worker>, place: Place) {
@@ -99,15 +107,19 @@ struct Note {
     path: &'static str,
     request_id: String,
     key: Option<KeyId>,
+    /// Where the counter stands that the request went to: not for the log, but for every answer's headers.
+    standing: Option<Standing>,
 }
 
 async fn respond(request: Request<Incoming>, worker: Rc<Worker>) -> Response<Full<Bytes>> {
     let began = Instant::now();
+    let tally = Arc::clone(&worker.tally);
     let mut note = Note {
         method: method_name(request.method().as_str()),
         path: "-",
         request_id: request_id(request.headers()),
         key: None,
+        standing: None,
     };
     let answered = monoio::time::timeout(REQUEST_TIME_MAX, survive(answer(request, worker, &mut note))).await;
     let outcome = match answered {
@@ -116,14 +128,16 @@ async fn respond(request: Request<Incoming>, worker: Rc<Worker>) -> Response<Ful
         Err(_elapsed) => Err(Refusal::unready().inside("the handler took too long")),
     };
     let response = match outcome {
-        Ok(reply) => render(reply.status, reply.body),
+        Ok(reply) => render(reply.status, &reply.headers, reply.body),
         Err(refusal) => render_refusal(&refusal, &note),
     };
     let response = finish(response, &note);
+    let status = response.status().as_u16();
+    tally.answered(Answered { route: note.path, method: note.method, status }, began.elapsed());
     tracing::info!(
         method = note.method,
         path = note.path,
-        status = response.status().as_u16(),
+        status,
         ms = began.elapsed().as_millis() as u64,
         request_id = note.request_id,
         key = note.key.map(tracing::field::display),
@@ -134,25 +148,39 @@ async fn respond(request: Request<Incoming>, worker: Rc<Worker>) -> Response<Ful
 
 async fn answer(request: Request<Incoming>, worker: Rc<Worker>, note: &mut Note) -> Result<Reply, Refusal> {
     let (head, body) = request.into_parts();
-    let admitted = router::find(head.method.as_str(), head.uri.path()).and_then(|route| {
+    let found = router::find(head.method.as_str(), head.uri.path());
+    let admitted = found.and_then(|(route, parameter)| {
         note.path = route.path;
-        admit(route, &head.headers, &worker).map(|caller| (route, caller))
+        admit(route, &head.headers, &worker).map(|caller| (route, parameter, caller))
     });
     let awaits_consent = head.headers.contains_key(header::EXPECT);
-    let (route, caller) = match admitted {
+    let (route, parameter, caller) = match admitted {
         Ok(admitted) => admitted,
         Err(refusal) => return Err(discard(body, awaits_consent, refusal).await),
     };
     note.key = caller.map(|caller| caller.key);
+    let query = head.uri.query().unwrap_or_default().to_owned();
+    let counter = meter::by_head(route, &query);
+    if let Err(refusal) = meter::count(&worker, route, caller, counter, &mut note.standing) {
+        return Err(discard(body, awaits_consent, refusal).await);
+    }
     let body = match route.method {
-        Method::Get => Bytes::new(),
+        Method::Get => Ok(Bytes::new()),
         Method::Post => match says_it_is_json(&head.headers) {
-            Ok(()) => read(body).await?,
-            Err(refusal) => return Err(discard(body, awaits_consent, refusal).await),
+            Ok(()) => read(body).await,
+            Err(refusal) => Err(discard(body, awaits_consent, refusal).await),
         },
     };
-    let query = head.uri.query().unwrap_or_default().to_owned();
-    (route.handler)(Call { worker, caller, query, body }).await
+    if counter == Counter::InBody {
+        // Before what is wrong with the body: over the limit that is of no interest.
+        let counter = meter::by_body(body.as_deref().ok());
+        meter::count(&worker, route, caller, counter, &mut note.standing)?;
+    }
+    let body = body?;
+    let parameter = parameter.to_owned();
+    let idempotency_key =
+        head.headers.get_all(IDEMPOTENCY_KEY).iter().map(|value| value.as_bytes().to_vec()).collect();
+    (route.handler)(Call { worker, caller, query, parameter, idempotency_key, body }).await
 }
 
 fn admit(route: &Route, headers: &HeaderMap, worker: &Worker) -> Result<Option<Caller>, Refusal> {
@@ -217,9 +245,18 @@ async fn discard(body: Incoming, awaits_consent: bool, refusal: Refusal) -> Refu
     refusal
 }
 
-fn render(status: u16, body: Vec<u8>) -> Response<Full<Bytes>> {
+fn render(
+    status: u16,
+    headers: &[(&'static str, Cow<'static, str>)],
+    body: Vec<u8>,
+) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    for (name, value) in headers {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            response.headers_mut().insert(HeaderName::from_static(name), value);
+        }
+    }
     response
 }
 
@@ -233,13 +270,7 @@ fn render_refusal(refusal: &Refusal, note: &Note) -> Response<Full<Bytes>> {
         }
     }
     let body = serde_json::to_vec(&*refusal.body).unwrap_or_default();
-    let mut response = render(refusal.body.error.status(), body);
-    for (name, value) in &refusal.headers {
-        if let Ok(value) = HeaderValue::from_str(value) {
-            response.headers_mut().insert(HeaderName::from_static(name), value);
-        }
-    }
-    response
+    render(refusal.body.error.status(), &refusal.headers, body)
 }
 
 /// What every answer has. No answer of this API is for a cache: nearly all are somebody's own.
@@ -248,6 +279,12 @@ fn finish(mut response: Response<Full<Bytes>>, note: &Note) -> Response<Full<Byt
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    for (name, value) in note.standing.iter().flat_map(limit_headers) {
+        // A refusal that has its own knows better which limit it is about.
+        if let (false, Ok(value)) = (headers.contains_key(name), HeaderValue::try_from(value)) {
+            headers.insert(HeaderName::from_static(name), value);
+        }
+    }
     if let Ok(id) = HeaderValue::from_str(&note.request_id) {
         headers.insert(X_REQUEST_ID, id);
     }

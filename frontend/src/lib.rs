@@ -5,17 +5,24 @@
 
 pub mod admin;
 pub mod auth;
+pub mod batch;
 pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod convert;
 pub mod credits;
 pub mod engine_client;
+pub mod fast;
 pub mod gate;
+pub mod histogram;
 pub mod housekeeping;
 pub mod http;
+pub mod idempotency;
+pub mod limiter;
 pub mod listen;
+pub mod metrics;
 pub mod query;
+pub mod rate_limit;
 pub mod refusal;
 pub mod router;
 pub mod routes;

@@ -3,11 +3,13 @@
 //! The message outside says what the caller can do about it; the message inside says what happened here. Neither
 //! carries an address or a key.
 
+use crate::rate_limit::{RateLimited, Standing, fair_use};
 use crate::store::{HoldError, StoreError};
 use api::{ErrorBody, ErrorCode, Issue};
 use std::borrow::Cow;
 
 /// See the module.
+#[derive(Clone)]
 pub struct Refusal {
     /// For the caller. Boxed, for it is large and rare.
     pub body: Box<ErrorBody>,
@@ -29,7 +31,8 @@ impl Refusal {
         Refusal { body: Box::new(ErrorBody::new(code, message)), headers: Vec::new(), inside: None }
     }
 
-    fn header(mut self, name: &'static str, value: impl Into<Cow<'static, str>>) -> Refusal {
+    /// Adds a header.
+    pub fn header(mut self, name: &'static str, value: impl Into<Cow<'static, str>>) -> Refusal {
         self.headers.push((name, value.into()));
         self
     }
@@ -55,6 +58,12 @@ impl Refusal {
             _ => "This API key is unknown; check that it was copied whole.",
         };
         Refusal::new(code, message).header("www-authenticate", "Bearer realm=\"mailprobe\"")
+    }
+
+    /// 403: the plan has no batches.
+    pub fn no_batches() -> Refusal {
+        let message = "Batches are not included in this account's plan; check addresses one by one, or change the plan.";
+        Refusal::new(ErrorCode::PlanNotAllowed, message)
     }
 
     /// 404 for a path.
@@ -89,6 +98,34 @@ impl Refusal {
     pub fn unready() -> Refusal {
         let message = "The service cannot take this now; nothing was charged and a retry is safe.";
         Refusal::new(ErrorCode::TemporarilyUnavailable, message).header("retry-after", RETRY_RESTART_S)
+    }
+}
+
+/// What the headers about limits say. `X-RateLimit-Reset` is a time in seconds since 1970, as most who send it do;
+/// the others count from now.
+pub fn limit_headers(standing: &Standing) -> [(&'static str, String); 5] {
+    let Standing { policy, quota, window_s, remaining, more_at, .. } = standing;
+    [
+        ("ratelimit-policy", format!("\"{policy}\";q={quota};w={window_s}")),
+        ("ratelimit", format!("\"{policy}\";r={remaining};t={}", standing.wait_s())),
+        ("x-ratelimit-limit", quota.to_string()),
+        ("x-ratelimit-remaining", remaining.to_string()),
+        ("x-ratelimit-reset", more_at.div_ceil(1000).to_string()),
+    ]
+}
+
+impl From<RateLimited> for Refusal {
+    fn from(RateLimited(standing): RateLimited) -> Refusal {
+        let Standing { policy, quota, window_s, .. } = standing;
+        let wait = standing.wait_s();
+        let message = if policy == fair_use::POLICY {
+            format!("Fair use of full checks by this account is used up; wait {wait} s.")
+        } else {
+            format!("This key has used up its {quota} requests in {window_s} s here; wait {wait} s.")
+        };
+        let mut refusal = Refusal::new(ErrorCode::RateLimited, message);
+        refusal.headers.extend(limit_headers(&standing).map(|(name, value)| (name, value.into())));
+        refusal.header("retry-after", wait.to_string())
     }
 }
 

@@ -1,7 +1,12 @@
 //! What a frontend thread has at hand.
 
+use crate::batch::Door;
 use crate::engine_client::EngineClient;
 use crate::gate::Gate;
+use crate::idempotency::InProgress;
+use crate::limiter::Limiter;
+use crate::metrics::Tally;
+use crate::routes::verify::full::flights::Flights;
 use crate::status::Status;
 use crate::store::Store;
 use std::rc::Rc;
@@ -11,10 +16,26 @@ use std::sync::Arc;
 pub struct Worker {
     /// Accounts, keys and credits.
     pub store: Arc<dyn Store>,
+    /// How much keys and accounts may ask.
+    pub limiter: Arc<Limiter>,
     /// The way to the engine.
     pub engine: Rc<EngineClient>,
     /// The server's phase.
     pub status: Arc<Status>,
     /// Connections, and charged checks whose callers may be gone: what a drain waits for.
     pub gate: Rc<Gate>,
+    /// What it shares with the other threads.
+    pub commons: Arc<Commons>,
+    /// What this thread counts.
+    pub tally: Arc<Tally>,
+}
+
+/// What all frontend threads share, beside the store.
+pub struct Commons {
+    /// Charged checks under way.
+    pub flights: Arc<Flights>,
+    /// Idempotency keys under way.
+    pub in_progress: Arc<InProgress>,
+    /// The way to the feeder of batches.
+    pub door: Arc<Door>,
 }

@@ -9,16 +9,21 @@ use super::flags::{DATA, ENGINE, Flags, SERVER};
 use super::{Failure, StartEngine, log};
 use crate::admin::first_run::first_run;
 use crate::admin::server::AdminServer;
+use crate::batch::{Door, Feeder, Limits};
 use crate::clock;
 use crate::config::Config;
 use crate::engine_client::Backend;
 use crate::housekeeping::Housekeeping;
+use crate::limiter::{Keeper, Limiter};
 use crate::listen::Listeners;
+use crate::metrics::Metrics;
+use crate::metrics::endpoint::Endpoint;
 use crate::runtime::{self, Choice};
-use crate::server::Station;
+use crate::server::{Common, Station};
 use crate::status::{Phase, Status};
 use crate::store::{RedbStore, Store, StoreOptions};
 use crate::survive::log_panics;
+use crate::worker::Commons;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use socket2::SockRef;
@@ -34,14 +39,17 @@ use std::thread;
 pub struct Args {
     #[command(flatten)]
     flags: Flags<{ DATA | SERVER | ENGINE }>,
+    /// For tests: let `mailprobe clock advance` move this server's clock.
+    #[arg(long, hide = true)]
+    test_clock: bool,
 }
 
 /// What the main thread waits for.
 enum Event {
     /// A signal that asks for the end.
     Signal,
-    /// A frontend thread has ended.
-    Ended(io::Result<()>),
+    /// A thread has ended: its name, and how.
+    Ended(String, io::Result<()>),
 }
 
 /// How serving ends.
@@ -66,12 +74,19 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     let engine_config = config.engine_config()?;
     log::start(config.log);
     log_panics();
+    if args.test_clock {
+        clock::make_movable();
+        tracing::warn!(
+            "--test-clock is for tests: whoever may use the admin socket can move this server's clock"
+        );
+    }
     let (events, inbox) = channel();
     watch_signals(events.clone())?;
     let choice = runtime::choose(config.engine.driver).map_err(Failure::failed)?;
     // Before the store: a port that is taken leaves no data folder behind. Who connects now waits to be accepted.
     let listeners = Listeners::open(config.listen, config.frontend_threads()).map_err(Failure::failed)?;
     let address = listeners.address;
+    let mut endpoint = config.metrics.map(Endpoint::bind).transpose().map_err(Failure::failed)?;
     let options = StoreOptions { reuse: config.reuse_verdicts, ..StoreOptions::default() };
     let (store, opening) = RedbStore::open(&config.data, plans, options, clock::now())
         .map_err(|error| Failure::failed(error.to_string()))?;
@@ -82,25 +97,54 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
         tracing::warn!("others than its owner may look into the data folder; `chmod 700` it");
     }
     let store: Arc<dyn Store> = Arc::new(store);
+    let limiter = Limiter::open(Arc::clone(&store)).map_err(|error| Failure::failed(error.to_string()))?;
+    let limiter = Arc::new(limiter);
+    let keeper = Keeper::start(Arc::clone(&limiter), clock::now).map_err(|error| {
+        Failure::failed(format!("cannot start the thread that keeps rate limits: {error}"))
+    })?;
     let engine = start_engine(engine_config)?;
-    let admin = AdminServer::start(&config.data, Arc::clone(&store), clock::now)
+    let metrics = Metrics::new(
+        listeners.sockets.len(),
+        config.connections,
+        Arc::clone(&store),
+        engine.gauge(),
+        clock::now(),
+    );
+    let metrics = Arc::new(metrics);
+    let admin = AdminServer::start(&config.data, Arc::clone(&store), clock::now, Some(Arc::clone(&metrics)))
         .map_err(|error| Failure::failed(error.to_string()))?;
     announce_first_keys(&config, &*store)?;
     let housekeeping = Housekeeping::start(Arc::clone(&store), clock::now)
         .map_err(|error| Failure::failed(format!("cannot start the housekeeping thread: {error}")))?;
 
     let status = Arc::new(Status::default());
-    let threads = start_threads(&config, &choice, listeners, &*engine, &store, &status, &events)?;
+    let door = Arc::<Door>::default();
+    let crew = Crew {
+        config: &config,
+        choice: &choice,
+        engine: &*engine,
+        store: &store,
+        limiter: &limiter,
+        metrics: &metrics,
+        events: &events,
+    };
+    crew.start_feeder(&door)?;
+    let threads = crew.start_frontends(listeners, &door, &status)?;
     status.enter(Phase::Ready);
+    if let Some(endpoint) = &mut endpoint {
+        endpoint.start(metrics).map_err(|error| Failure::failed(format!("cannot serve metrics: {error}")))?;
+        writeln!(io::stdout(), "metrics: http://{}/metrics", endpoint.address)?;
+    }
     announce(&config, &choice, &*engine, &address.to_string())?;
 
-    let End::Drained(outcome) = until_the_end(threads, &status, &inbox) else {
+    let End::Drained(outcome) = until_the_end(threads, &status, &door, &inbox) else {
         // Ending these in order takes time, and none is left. The next start finds what they leave and goes on.
-        std::mem::forget((admin, engine, housekeeping));
+        std::mem::forget((admin, endpoint, engine, housekeeping, keeper));
         return Err(Failure::failed("ended by a second signal; what was under way is given up"));
     };
-    drop((admin, housekeeping));
+    drop((admin, endpoint, housekeeping));
     engine.stop();
+    drop(keeper);
     outcome
 }
 
@@ -116,39 +160,88 @@ fn watch_signals(events: Sender<Event>) -> Result<(), Failure> {
     thread::Builder::new().name("signals".into()).spawn(watch).map(drop).map_err(cannot)
 }
 
-fn start_threads(
-    config: &Config,
-    choice: &Choice,
-    listeners: Listeners,
-    engine: &dyn Backend,
-    store: &Arc<dyn Store>,
-    status: &Arc<Status>,
-    events: &Sender<Event>,
-) -> Result<Vec<Thread>, Failure> {
-    let cannot = |error: io::Error| Failure::failed(format!("cannot start a frontend thread: {error}"));
-    let count = listeners.sockets.len();
-    let mut threads = Vec::with_capacity(count);
-    for (number, listener) in listeners.sockets.into_iter().enumerate() {
-        let (ours, leash) = UnixStream::pair().map_err(cannot)?;
-        threads.push(Thread { listener: listener.try_clone().map_err(cannot)?, _leash: ours });
-        let station = Station {
-            listener,
-            driver: choice.driver,
-            line: engine.line((config.engine.tickets_max / count).max(1)),
-            store: Arc::clone(store),
-            status: Arc::clone(status),
-            connections: config.connections.div_ceil(count),
-            leash,
-        };
-        let events = events.clone();
-        let serve = move || {
-            let ended = catch_unwind(AssertUnwindSafe(|| station.serve()));
-            let ended = ended.unwrap_or_else(|_| Err(io::Error::other("it panicked")));
-            let _ = events.send(Event::Ended(ended));
-        };
-        thread::Builder::new().name(format!("frontend-{number}")).spawn(serve).map_err(cannot)?;
+/// What threads are started with.
+struct Crew<'s> {
+    config: &'s Config,
+    choice: &'s Choice,
+    engine: &'s dyn Backend,
+    store: &'s Arc<dyn Store>,
+    limiter: &'s Arc<Limiter>,
+    metrics: &'s Metrics,
+    events: &'s Sender<Event>,
+}
+
+impl Crew<'_> {
+    /// Most rows of batches under way. Whoever waits for an answer has at least half of the engine's room.
+    fn batch_rows_max(&self) -> usize {
+        self.config.batch.under_way_max.min(self.config.engine.tickets_max / 2).max(1)
     }
-    Ok(threads)
+
+    fn start_feeder(&self, door: &Arc<Door>) -> Result<(), Failure> {
+        let room = self.batch_rows_max();
+        let feeder = Feeder {
+            driver: self.choice.driver,
+            line: self.engine.line(room),
+            store: Arc::clone(self.store),
+            door: Arc::clone(door),
+            limits: Limits { under_way_max: room, ..self.config.batch },
+        };
+        self.start("batches".into(), || feeder.run())
+    }
+
+    fn start_frontends(
+        &self,
+        listeners: Listeners,
+        door: &Arc<Door>,
+        status: &Arc<Status>,
+    ) -> Result<Vec<Thread>, Failure> {
+        let cannot = |error: io::Error| Failure::failed(format!("cannot prepare a thread: {error}"));
+        let count = listeners.sockets.len();
+        let room = self.config.engine.tickets_max - self.batch_rows_max();
+        let commons = Arc::new(Commons {
+            flights: Arc::default(),
+            in_progress: Arc::default(),
+            door: Arc::clone(door),
+        });
+        let common = Common {
+            driver: self.choice.driver,
+            store: Arc::clone(self.store),
+            limiter: Arc::clone(self.limiter),
+            status: Arc::clone(status),
+            commons,
+            connections: self.config.connections.div_ceil(count),
+        };
+        let mut threads = Vec::with_capacity(count);
+        for (number, listener) in listeners.sockets.into_iter().enumerate() {
+            let (ours, leash) = UnixStream::pair().map_err(cannot)?;
+            threads.push(Thread { listener: listener.try_clone().map_err(cannot)?, _leash: ours });
+            let station = Station {
+                listener,
+                line: self.engine.line((room / count).max(1)),
+                tally: self.metrics.tally(number),
+                leash,
+                common: common.clone(),
+            };
+            self.start(format!("frontend-{number}"), || station.serve())?;
+        }
+        Ok(threads)
+    }
+
+    /// Starts a thread that tells of its end.
+    fn start(
+        &self,
+        name: String,
+        main: impl FnOnce() -> io::Result<()> + Send + 'static,
+    ) -> Result<(), Failure> {
+        let (events, own_name) = (self.events.clone(), name.clone());
+        let main = move || {
+            let ended = catch_unwind(AssertUnwindSafe(main));
+            let ended = ended.unwrap_or_else(|_| Err(io::Error::other("it panicked")));
+            let _ = events.send(Event::Ended(own_name, ended));
+        };
+        let started = thread::Builder::new().name(name).spawn(main);
+        started.map(drop).map_err(|error| Failure::failed(format!("cannot start a thread: {error}")))
+    }
 }
 
 /// Keys are shown where a person reads, and never end in a journal.
@@ -189,18 +282,19 @@ fn announce(config: &Config, choice: &Choice, engine: &dyn Backend, address: &st
     Ok(output.flush()?)
 }
 
-fn until_the_end(threads: Vec<Thread>, status: &Status, inbox: &Receiver<Event>) -> End {
-    let mut running = threads.len();
+fn until_the_end(threads: Vec<Thread>, status: &Status, door: &Door, inbox: &Receiver<Event>) -> End {
+    // The frontend threads and the feeder of batches.
+    let mut running = threads.len() + 1;
     let mut threads = Some(threads);
     let mut outcome = Ok(());
     while running > 0 {
         match inbox.recv() {
             Ok(Event::Signal) if threads.is_none() => return End::Forced,
             Ok(Event::Signal) => tracing::info!("draining: a second signal ends at once"),
-            Ok(Event::Ended(result)) => {
+            Ok(Event::Ended(name, result)) => {
                 running -= 1;
                 if let Err(error) = result {
-                    outcome = Err(Failure::failed(format!("a frontend thread failed: {error}")));
+                    outcome = Err(Failure::failed(format!("the thread {name} failed: {error}")));
                 }
             }
             Err(_) => break,
@@ -208,6 +302,7 @@ fn until_the_end(threads: Vec<Thread>, status: &Status, inbox: &Receiver<Event>)
         // A signal, or a thread that is gone: either way the others end too.
         if let Some(threads) = threads.take() {
             drain(&threads, status);
+            door.close();
         }
     }
     End::Drained(outcome)

@@ -6,6 +6,7 @@ use engine::proto::address::Address;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 use toml::Value;
 
 /// Which commands take a setting as a flag.
@@ -96,7 +97,16 @@ pub const SETTINGS: &[Setting] = &[
         show: |config| integer(config.connections),
     },
     Setting {
-        key: "log",
+        key: "metrics",
+        value_name: "ADDR",
+        help: "where metrics for Prometheus are served at /metrics: IP:PORT, best on loopback; default: nowhere",
+        scope: Scope::Server,
+        many: false,
+        set: |config, given| put(&mut config.metrics, socket(one(given)).map(Some)),
+        show: |config| config.metrics.and_then(text),
+    },
+    Setting {
+        key: "log_format",
         value_name: "FORMAT",
         help: "form of log lines: text or json",
         scope: Scope::Server,
@@ -112,6 +122,33 @@ pub const SETTINGS: &[Setting] = &[
         many: false,
         set: |config, given| put(&mut config.reuse_verdicts, choice(one(given), BOOLEAN)),
         show: |config| Some(Value::Boolean(config.reuse_verdicts)),
+    },
+    Setting {
+        key: "batch_rows_max",
+        value_name: "N",
+        help: "most rows of batches that are asked about at once; at most half of what the engine has room for",
+        scope: Scope::Server,
+        many: false,
+        set: |config, given| put(&mut config.batch.under_way_max, number(one(given), 1, 1_000_000)),
+        show: |config| integer(config.batch.under_way_max),
+    },
+    Setting {
+        key: "batch_wait",
+        value_name: "SECONDS",
+        help: "how long after its creation a batch asks again where servers say \"later\"; then it is unverifiable",
+        scope: Scope::Server,
+        many: false,
+        set: |config, given| put(&mut config.batch.wait, seconds(one(given))),
+        show: |config| integer(config.batch.wait.as_secs().try_into().ok()?),
+    },
+    Setting {
+        key: "batch_outage_wait",
+        value_name: "SECONDS",
+        help: "how long after its creation a batch waits for an outage to end; then the rest is given back",
+        scope: Scope::Server,
+        many: false,
+        set: |config, given| put(&mut config.batch.outage_wait, seconds(one(given))),
+        show: |config| integer(config.batch.outage_wait.as_secs().try_into().ok()?),
     },
     Setting {
         key: "spamtraps",
@@ -212,6 +249,15 @@ pub const SETTINGS: &[Setting] = &[
         set: |config, given| put(&mut config.engine.sessions, number(one(given), 1, 1_000_000)),
         show: |config| integer(config.engine.sessions),
     },
+    Setting {
+        key: "queue",
+        value_name: "N",
+        help: "most addresses under way or waiting at once; the API answers further ones 503",
+        scope: Scope::Engine,
+        many: false,
+        set: |config, given| put(&mut config.engine.tickets_max, number(one(given), 1, 1_000_000)),
+        show: |config| integer(config.engine.tickets_max),
+    },
 ];
 
 const BOOLEAN: &[(&str, bool)] = &[("true", true), ("false", false)];
@@ -241,6 +287,11 @@ pub fn number<T: FromStr + PartialOrd + std::fmt::Display>(text: &str, min: T, m
         Ok(number) if number >= min && number <= max => Ok(number),
         _ => Err(format!("`{text}` is no number from {min} to {max}")),
     }
+}
+
+/// A time of up to a day.
+fn seconds(text: &str) -> Result<Duration, String> {
+    number(text, 0, 24 * 60 * 60).map(Duration::from_secs)
 }
 
 fn choice<T: Copy>(text: &str, names: &[(&str, T)]) -> Result<T, String> {
@@ -304,7 +355,7 @@ mod tests {
         let config = Config::default();
         for (i, setting) in SETTINGS.iter().enumerate() {
             assert!(SETTINGS[..i].iter().all(|other| other.key != setting.key), "{}", setting.key);
-            let absent = ["spamtraps", "ehlo", "mail_from"].contains(&setting.key);
+            let absent = ["metrics", "spamtraps", "ehlo", "mail_from"].contains(&setting.key);
             assert_eq!((setting.show)(&config).is_none(), absent, "{}", setting.key);
         }
     }
@@ -326,6 +377,9 @@ mod tests {
             ("reuse_verdicts", "yes"),
             ("pace", "Polite"),
             ("data", ""),
+            ("batch_rows_max", "0"),
+            ("batch_wait", "86401"),
+            ("batch_outage_wait", "1h"),
         ] {
             let setting = find(key).unwrap();
             assert!((setting.set)(&mut Config::default(), &[value.to_owned()]).is_err(), "{key} {value}");

@@ -44,6 +44,16 @@ impl Folder {
         self.path.join(DATABASE_FILE)
     }
 
+    /// The folder itself.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where a database stands while it is being made.
+    pub fn draft_path(&self) -> PathBuf {
+        self.path.join(format!("{DATABASE_FILE}.new"))
+    }
+
     /// Opens the database, or makes an empty one.
     pub fn open_database(&self, builder: &Builder) -> Result<Database, OpenError> {
         let path = self.database_path();
@@ -67,7 +77,7 @@ impl Folder {
 
     /// redb cannot go on with a file whose making was cut short; so it is made under another name, and renamed.
     fn make_database(&self, builder: &Builder, path: &Path) -> Result<(), OpenError> {
-        let draft = self.path.join(format!("{DATABASE_FILE}.new"));
+        let draft = self.draft_path();
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(&draft);
         let file = file.map_err(|error| self.unusable(&error))?;

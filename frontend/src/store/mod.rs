@@ -15,6 +15,7 @@
 
 mod accounts;
 mod audit;
+pub mod backup;
 mod batches;
 #[cfg(test)]
 mod crash;
@@ -25,6 +26,7 @@ mod index;
 #[cfg(test)]
 mod index_check;
 mod ledger;
+mod limits;
 mod migrations;
 mod pending;
 mod purge;
@@ -51,6 +53,10 @@ pub use types::*;
 pub use vault::KEY_FOLDER;
 
 use crate::credits::Balance;
+use crate::rate_limit::{Kept, Overrides};
+pub use backup::Sizes;
+use backup::{BackupError, BackupSummary};
+use std::io::Write;
 
 /// See the module. Every implementation is shared as `Arc<dyn Store>`.
 pub trait Store: Send + Sync {
@@ -142,6 +148,29 @@ pub trait Store: Send + Sync {
     /// queue full is left to the next use.
     fn key_used(&self, id: KeyId, now: UnixMs);
 
+    // Limits.
+
+    /// What the account may do. From memory: quick, takes no transaction, and sees a change the moment it is
+    /// answered.
+    fn terms(&self, account: AccountId) -> Option<Terms>;
+
+    /// Gives an account limits of its own in place of its plan's, after forgetting all that it had if `reset` is set.
+    fn set_overrides(
+        &self,
+        account: AccountId,
+        reset: bool,
+        set: Overrides,
+    ) -> Pending<Overrides, ChangeError>;
+
+    /// Keeps counters over a restart, and forgets those that are empty.
+    fn keep_counters(&self, changed: Kept) -> Pending<(), StoreError>;
+
+    /// Every counter that is kept.
+    ///
+    /// # Errors
+    /// As [`Store::account`].
+    fn kept_counters(&self) -> Result<Kept, StoreError>;
+
     // The ledger.
 
     /// Sets credits aside, plan credits first, then pack credits. Refused with [`StoreError::Busy`] when too many
@@ -220,4 +249,22 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// As [`Store::account`].
     fn audit(&self, account: Option<AccountId>) -> Result<Audit, StoreError>;
+
+    // Operations.
+
+    /// Writes all of the store, as of one commit, into `sink`, in a form that [`backup::restore`] takes; writes go on
+    /// meanwhile. What has expired by `now` is left out.
+    ///
+    /// # Errors
+    /// [`BackupError`]; then what `sink` got is of no use.
+    fn backup(&self, sink: &mut dyn Write, now: UnixMs) -> Result<BackupSummary, BackupError>;
+
+    /// What the store takes up.
+    ///
+    /// # Errors
+    /// As [`Store::account`].
+    fn sizes(&self) -> Result<Sizes, StoreError>;
+
+    /// What it is at. From memory.
+    fn figures(&self) -> StoreFigures;
 }

@@ -1,6 +1,7 @@
 //! The store in one file of redb, for one process.
 
 use super::accounts::view_account;
+use super::backup::{self, BackupError, BackupSummary, Sizes};
 use super::folder::Folder;
 use super::index::{KeyChange, KeyIndex};
 use super::ledger::HoldEnd;
@@ -15,11 +16,13 @@ use super::vault::Vault;
 use super::writer::{Class, Context, Writer};
 use super::{
     AccountId, BatchError, BatchId, ChangeError, HoldError, KeyId, OpenError, Pending, SettleError, Store,
-    StoreError, audit, batches, migrations, results,
+    StoreError, audit, batches, limits, migrations, results,
 };
 use crate::credits::Balance;
+use crate::rate_limit::{Kept, Overrides};
 use ::redb::{Builder, Database, ReadOnlyTable, ReadableDatabase, ReadableTable};
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -57,7 +60,7 @@ pub struct RedbStore {
     index: Arc<KeyIndex>,
     vault: Arc<Vault>,
     reuse: bool,
-    _folder: Option<Folder>,
+    folder: Option<Folder>,
 }
 
 impl RedbStore {
@@ -80,7 +83,7 @@ impl RedbStore {
         // After the database: a file that is none of ours gets no keys beside it.
         let vault = Arc::new(folder.open_vault()?);
         let (mut store, opening) = RedbStore::start(database, vault, &path, plans, now)?;
-        store._folder = Some(folder);
+        store.folder = Some(folder);
         store.reuse = options.reuse;
         Ok((store, Opening { folder_open_to_others, ..opening }))
     }
@@ -115,6 +118,7 @@ impl RedbStore {
         check_plans(&database, &plans)?;
         let index = Arc::new(KeyIndex::default());
         index.apply(read_keys(&database)?);
+        index.apply(limits::read_terms(&database)?);
         let (database, plans) = (Arc::new(database), Arc::new(plans));
         let context = Context {
             database: Arc::clone(&database),
@@ -123,7 +127,7 @@ impl RedbStore {
             index: Arc::clone(&index),
         };
         let writer = Writer::start(context).map_err(|error| StoreError::Failed(error.to_string()))?;
-        let store = RedbStore { writer, database, plans, index, vault, reuse: true, _folder: None };
+        let store = RedbStore { writer, database, plans, index, vault, reuse: true, folder: None };
         let voided: Pending<u64, StoreError> =
             store.writer.submit(Class::Answer, move |txn| Ok(Ok(txn.void_open_holds(now)?)));
         let opening = Opening { voided_holds: voided.wait()?, ..Opening::default() };
@@ -287,6 +291,27 @@ impl Store for RedbStore {
         }
     }
 
+    fn terms(&self, account: AccountId) -> Option<Terms> {
+        self.index.terms(account, &self.plans)
+    }
+
+    fn set_overrides(
+        &self,
+        account: AccountId,
+        reset: bool,
+        set: Overrides,
+    ) -> Pending<Overrides, ChangeError> {
+        self.change(move |txn| txn.set_overrides(account, reset, &set))
+    }
+
+    fn keep_counters(&self, changed: Kept) -> Pending<(), StoreError> {
+        self.writer.submit(Class::New, move |txn| Ok(Ok(txn.keep_counters(&changed)?)))
+    }
+
+    fn kept_counters(&self) -> Result<Kept, StoreError> {
+        limits::read_counters(&self.database)
+    }
+
     fn hold(&self, request: HoldRequest, now: UnixMs) -> Pending<Balance, HoldError> {
         self.writer.submit(Class::New, move |txn| txn.hold(request, now))
     }
@@ -399,5 +424,17 @@ impl Store for RedbStore {
         let ledger = transaction.open_table(LEDGER)?;
         let batches = transaction.open_table(BATCHES)?;
         audit::audit(&accounts, &holds, &ledger, &batches, account)
+    }
+
+    fn backup(&self, sink: &mut dyn Write, now: UnixMs) -> Result<BackupSummary, BackupError> {
+        backup::dump(&self.database, self.folder.as_ref().map(Folder::path), now, sink)
+    }
+
+    fn sizes(&self) -> Result<Sizes, StoreError> {
+        backup::sizes(&self.database, self.folder.as_ref().map(Folder::path))
+    }
+
+    fn figures(&self) -> StoreFigures {
+        self.writer.figures()
     }
 }

@@ -14,6 +14,8 @@ use crate::credits::Step;
 use ::redb::{ReadableTable, Table, WriteTransaction};
 
 pub(super) struct Txn<'t> {
+    /// For tables that few writes need.
+    pub transaction: &'t WriteTransaction,
     pub plans: &'t PlanTable,
     pub vault: &'t Vault,
     pub accounts: Table<'t, &'static [u8; 16], &'static [u8]>,
@@ -33,6 +35,8 @@ pub(super) struct Txn<'t> {
     pub entries_added: u64,
     /// Expiries that this transaction noted.
     pub expiries_added: usize,
+    /// What the entries that this transaction added to the ledger say.
+    pub total: Step,
     /// The latest time that any write was given.
     pub latest: UnixMs,
 }
@@ -51,6 +55,7 @@ impl<'t> Txn<'t> {
         vault: &'t Vault,
     ) -> Result<Txn<'t>, StoreError> {
         Ok(Txn {
+            transaction,
             plans,
             vault,
             accounts: transaction.open_table(ACCOUNTS)?,
@@ -67,6 +72,7 @@ impl<'t> Txn<'t> {
             key_changes: Vec::new(),
             entries_added: 0,
             expiries_added: 0,
+            total: Step::default(),
             latest: 0,
         })
     }
@@ -108,6 +114,8 @@ impl<'t> Txn<'t> {
 
     pub fn append(&mut self, account: AccountId, id: EntryId, entry: &EntryRow) -> Result<(), StoreError> {
         self.entries_added += 1;
+        self.total.granted = self.total.granted.saturating_add(entry.step.granted);
+        self.total.spent = self.total.spent.saturating_add(entry.step.spent);
         self.latest = self.latest.max(entry.at);
         self.ledger.insert(&entry_key(account, id), entry.encode().as_slice())?;
         Ok(())

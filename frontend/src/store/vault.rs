@@ -271,6 +271,11 @@ impl Vault {
     }
 }
 
+/// Whether a file of the folder is a key that something may still be sealed under, or hashed with.
+pub(super) fn is_kept(file: &str, now: UnixMs) -> bool {
+    file == HASH_KEY_FILE || KeyName::parse(file).is_some_and(|name| !name.is_over(now))
+}
+
 fn failed(what: &str, name: KeyName, error: &io::Error) -> StoreError {
     StoreError::Failed(format!("cannot {what} the key {KEY_FOLDER}/{}: {error}", name.file()))
 }
@@ -420,6 +425,8 @@ mod tests {
         std::fs::hard_link(folder.join("short-7"), data.path().join("link")).unwrap();
         assert_eq!(vault.expire(8 * HOUR - 1), Ok(0));
         assert_ne!(std::fs::read(data.path().join("link")).unwrap(), [0; 32]);
+        let kept = |now| files(data.path()).into_iter().filter(|file| is_kept(file, now)).count();
+        assert_eq!((kept(8 * HOUR - 1), kept(8 * HOUR)), (4, 2));
         assert_eq!(vault.expire(8 * HOUR), Ok(2));
         assert_eq!(std::fs::read(data.path().join("link")).unwrap(), [0; 32]);
         assert_eq!(files(data.path()), ["batch-8", "hash"]);
@@ -470,6 +477,7 @@ mod tests {
         for file in ["hash", "short", "short-", "short-07", "short-+7", "else-7", "short-7.new", "short-7-7"]
         {
             assert_eq!(KeyName::parse(file), None, "{file}");
+            assert_eq!(is_kept(file, 0), file == "hash", "{file}");
         }
         for class in Class::ALL {
             let name = KeyName { class, hour: u64::MAX };

@@ -3,12 +3,20 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod auth;
+mod backup;
+mod batches;
 mod charging;
 mod clean;
 mod client;
+mod clock;
 mod commands;
 mod connections;
+mod fast;
+mod idempotency;
 mod lifecycle;
+mod limits;
+mod metrics;
+mod repeats;
 mod requests;
 mod scripted;
 mod server;

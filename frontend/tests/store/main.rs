@@ -4,6 +4,7 @@
 
 mod batches;
 mod idempotency;
+mod limits;
 mod model;
 mod results;
 mod rules;

@@ -1,4 +1,4 @@
-//! As much HTTP/1.1 as it takes to ask for a check: one request, one connection, one whole answer.
+//! As much HTTP/1.1 as it takes to ask for checks and batches: one request, one connection, one whole answer.
 //!
 //! A body that is shorter than its Content-Length is no answer, for the crash campaign counts answers.
 
@@ -20,6 +20,10 @@ const LOOK: Duration = Duration::from_millis(500);
 pub struct Answer {
     /// The status code.
     pub status: u16,
+    /// It is an earlier answer that was given again.
+    pub replayed: bool,
+    /// It says when to come again.
+    pub retry_after: bool,
     /// The body.
     pub body: Value,
 }
@@ -33,12 +37,41 @@ impl Answer {
 
 /// `POST /v1/verify`.
 pub fn verify(server: SocketAddr, key: &str, address: &str) -> Result<Answer, String> {
-    let body = serde_json::json!({ "email": address }).to_string();
+    raw(server, key, &serde_json::json!({ "email": address }).to_string())
+}
+
+/// `POST /v1/verify/batch`, with an Idempotency-Key unless that is empty.
+pub fn submit(server: SocketAddr, key: &str, once: &str, addresses: &[String]) -> Result<Answer, String> {
+    let field = if once.is_empty() { String::new() } else { format!("Idempotency-Key: {once}\r\n") };
+    post(server, key, "/v1/verify/batch", &field, &serde_json::json!({ "emails": addresses }).to_string())
+}
+
+/// `GET /v1/verify/batch/{id}`.
+pub fn poll(server: SocketAddr, key: &str, id: &str) -> Result<Answer, String> {
+    get(server, key, &format!("/v1/verify/batch/{id}"))
+}
+
+/// `GET` of any path.
+pub fn get(server: SocketAddr, key: &str, path: &str) -> Result<Answer, String> {
+    let head = format!("GET {path} HTTP/1.1\r\nHost: {server}\r\nAuthorization: Bearer {key}\r\n");
+    send(server, &format!("{head}Connection: close\r\n\r\n"))
+}
+
+/// `POST /v1/verify` with any body.
+pub fn raw(server: SocketAddr, key: &str, body: &str) -> Result<Answer, String> {
+    post(server, key, "/v1/verify", "", body)
+}
+
+fn post(server: SocketAddr, key: &str, path: &str, fields: &str, body: &str) -> Result<Answer, String> {
     let request = format!(
-        "POST /v1/verify HTTP/1.1\r\nHost: {server}\r\nAuthorization: Bearer {key}\r\n\
+        "POST {path} HTTP/1.1\r\nHost: {server}\r\nAuthorization: Bearer {key}\r\n{fields}\
          Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
     );
+    send(server, &request)
+}
+
+fn send(server: SocketAddr, request: &str) -> Result<Answer, String> {
     let answer = exchange(server, request.as_bytes()).map_err(|error| error.to_string())?;
     parse(&answer).ok_or_else(|| format!("no whole answer in {} bytes", answer.len()))
 }
@@ -75,13 +108,15 @@ fn parse(bytes: &[u8]) -> Option<Answer> {
     let body = &bytes[head_end + 4..];
     let mut lines = head.split("\r\n");
     let status = lines.next()?.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
-    let fields = lines.filter_map(|line| line.split_once(':'));
-    let mut lengths = fields.filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
-    let length: usize = lengths.next()?.1.trim().parse().ok()?;
+    let fields: Vec<_> = lines.filter_map(|line| line.split_once(':')).collect();
+    let field = |wanted: &str| fields.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
+    let length: usize = field("content-length")?.1.trim().parse().ok()?;
+    let replayed = field("idempotent-replayed").is_some_and(|(_, value)| value.trim() == "true");
     if body.len() != length {
         return None;
     }
-    Some(Answer { status, body: serde_json::from_slice(body).ok()? })
+    let retry_after = field("retry-after").is_some();
+    Some(Answer { status, replayed, retry_after, body: serde_json::from_slice(body).ok()? })
 }
 
 #[cfg(test)]

@@ -2,14 +2,22 @@
 //!
 //! - `hostile` (hostile.rs): thousands of sessions with peers that misbehave in every way that mailnet knows;
 //! - `crash` (crash.rs): `kill -9` of the server while hundreds of charged checks are under way;
+//! - `credits` (credits.rs): many clients spend the last credits of an account at once;
+//! - `batches` (batches.rs): `kill -9` of a server that accepts and works on batches;
+//! - `outage` (outage.rs): the server can ask nobody, at eight points of its work;
+//! - `canary` (canary.rs): personal data is found nowhere, and nothing of it after its retention;
 //! - `fuzz` (fuzz/): malformed input to everything that reads what strangers write.
 //!
 //! Each has a small version with a fixed seed for `.ci/run`. docs/testing.md tells what each of them proves.
 
+mod batches;
+mod canary;
 mod crash;
+mod credits;
 mod fuzz;
 mod hostile;
 mod http;
+mod outage;
 mod world;
 
 use crate::interop::process;
@@ -37,7 +45,7 @@ pub struct Options {
     /// fuzz: CPU seconds for each target (600, small: 10).
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
-    /// hostile, crash: take `mailprobe` and `mailnet` from this folder instead of building them.
+    /// All but fuzz: take `mailprobe` and `mailnet` from this folder instead of building them.
     #[arg(long, value_name = "PATH")]
     bin_dir: Option<PathBuf>,
     /// fuzz: only run this one input, as a failure prints it.
@@ -54,6 +62,14 @@ enum Name {
     Hostile,
     /// The server is killed with 200 checks under way: every credit is accounted for.
     Crash,
+    /// Many clients spend an account's last credits at once: not one too many.
+    Credits,
+    /// The server is killed while it accepts and works on batches: each is there once, whole and paid once.
+    Batches,
+    /// Nothing can be asked: no resolver, port 25 closed, a full queue, a drain. Credits come back, verdicts do not lie.
+    Outage,
+    /// Addresses that are easy to find, through every flow: in no log, metric, error or file, and gone after the retention.
+    Canary,
     /// Malformed addresses, replies, DNS messages and dialogs.
     Fuzz,
 }
@@ -73,6 +89,10 @@ pub fn main(options: &Options) -> ExitCode {
     let outcome = process::watch_signals().and_then(|()| match options.name {
         Name::Hostile => hostile::run(options),
         Name::Crash => crash::run(options),
+        Name::Credits => credits::run(options),
+        Name::Batches => batches::run(options),
+        Name::Canary => canary::run(options),
+        Name::Outage => outage::run(options),
         Name::Fuzz => fuzz::run(options),
     });
     match outcome {

@@ -17,10 +17,35 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 const END_LIMIT: Duration = Duration::from_secs(90);
 const COMMAND_LIMIT: Duration = Duration::from_secs(60);
 
+/// A plan without credits of its own, on which no limit is in the way.
+const UNLIMITED: &str = r#"
+[[plan]]
+id = "free"
+name = "Free"
+monthly_credits = 100
+
+[[plan]]
+id = "unlimited"
+name = "Unlimited"
+monthly_credits = 0
+[plan.limits]
+fast = 1000000
+verify = 1000000
+batch = 1000000
+poll = 1000000
+account = 1000000
+fair_use_per_second = 1000000
+fair_use_burst = 1000000
+fair_use_per_second = 1000000
+fair_use_burst = 1000000
+"#;
+
 /// The binaries and a folder; the folder goes with it.
 pub struct World {
     folder: tempfile::TempDir,
     binaries: PathBuf,
+    /// The name of the data folder.
+    data: &'static str,
 }
 
 /// mailnet, playing a scenario.
@@ -64,7 +89,7 @@ impl World {
             None => build(folder.path(), !options.small)?,
         };
         mailnet::raise_open_files();
-        Ok(World { folder, binaries })
+        Ok(World { folder, binaries, data: "data" })
     }
 
     /// The path of a file in the folder.
@@ -74,10 +99,15 @@ impl World {
 
     /// Starts mailnet with a scenario.
     pub fn mailnet(&self, scenario: &str) -> Result<Mailnet, Failure> {
-        let (path, log) = (self.path("scenario.toml"), self.path("mailnet.log"));
+        self.mailnet_at(scenario, "mailnet", &[])
+    }
+
+    /// Starts mailnet under a name of its own and with flags that say where it listens.
+    pub fn mailnet_at(&self, scenario: &str, name: &str, at: &[&str]) -> Result<Mailnet, Failure> {
+        let (path, log) = (self.path(&format!("{name}.toml")), self.path(&format!("{name}.log")));
         write(&path, scenario)?;
         let mut command = Command::new(self.binaries.join("mailnet"));
-        command.arg("--scenario").arg(&path);
+        command.arg("--scenario").arg(&path).args(at);
         let mut server = Server::start("mailnet", command, &log)?;
         let line = ready_line(&mut server, &log, "dns ")?;
         let words: Vec<&str> = line.split(' ').collect();
@@ -90,9 +120,14 @@ impl World {
 
     /// Starts `mailprobe serve` on the folder's data, with its engine pointed at mailnet.
     pub fn serve(&self, mailnet: &Mailnet, more: &[&str]) -> Result<Serve, Failure> {
+        self.serve_with(&mailnet.dns, &mailnet.smtp_port, more)
+    }
+
+    /// Starts `mailprobe serve` on the folder's data, with its engine pointed at a resolver and a port.
+    pub fn serve_with(&self, dns: &str, smtp_port: &str, more: &[&str]) -> Result<Serve, Failure> {
         let log = self.path("serve.log");
         let mut command = self.mailprobe(&["serve", "--listen", "127.0.0.1:0", "--pace", "lab"]);
-        command.args(["--resolver", &mailnet.dns, "--smtp-port", &mailnet.smtp_port]);
+        command.args(["--resolver", dns, "--smtp-port", smtp_port]);
         command.args(["--allow-net", "127.0.0.0/8", "--allow-net", "::1"]);
         command.args(["--ehlo", "probe.example", "--mail-from", "postmaster@probe.example"]).args(more);
         let mut server = Server::start("mailprobe serve", command, &log)?;
@@ -110,9 +145,36 @@ impl World {
         serde_json::from_str(&output).map_err(|error| wrong(name, &error))
     }
 
+    /// Runs a command of `mailprobe` and gives what it prints.
+    pub fn text(&self, command: &[&str]) -> Result<String, Failure> {
+        let name = format!("mailprobe {}", command.join(" "));
+        process::run(self.mailprobe(command), "", self.folder.path(), COMMAND_LIMIT)?.success(&name)
+    }
+
+    /// From now on all commands use another data folder.
+    pub fn use_data(&mut self, name: &'static str) {
+        self.data = name;
+    }
+
     /// Makes an account with so many pack credits beside its plan's; gives its live key.
     pub fn account(&self, name: &str, credits: u64) -> Result<String, Failure> {
-        self.json(&["account", "create", name])?;
+        self.account_on("free", name, credits)
+    }
+
+    /// Makes an account on [`UNLIMITED`]'s plan, with so many credits and no others; gives its live key.
+    pub fn unlimited(&self, name: &str, credits: u64) -> Result<String, Failure> {
+        self.account_on("unlimited", name, credits)
+    }
+
+    /// Writes [`UNLIMITED`] and gives the flags that make a server know it.
+    pub fn plans(&self) -> Result<[String; 2], Failure> {
+        let path = self.path("plans.toml");
+        write(&path, UNLIMITED)?;
+        Ok(["--config".into(), path.to_string_lossy().into_owned()])
+    }
+
+    fn account_on(&self, plan: &str, name: &str, credits: u64) -> Result<String, Failure> {
+        self.json(&["account", "create", name, "--plan", plan])?;
         if credits > 0 {
             self.json(&["account", "grant", name, &credits.to_string(), "--note", "soak"])?;
         }
@@ -123,7 +185,7 @@ impl World {
 
     fn mailprobe(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.binaries.join("mailprobe"));
-        command.args(arguments).arg("--data").arg(self.path("data"));
+        command.args(arguments).arg("--data").arg(self.path(self.data));
         command
     }
 }

@@ -26,6 +26,18 @@ const ALSO: [(&str, &str); 4] = [
     ("rcpt-early", "mailbox_exists"),
 ];
 
+/// Domains whose servers take a session and then say nothing, or a byte now and then, until the client's time-out.
+const HOLDING: [&str; 8] = [
+    "banner-hang",
+    "ehlo-hang",
+    "mail-hang",
+    "rcpt-hang",
+    "must-tls-hang",
+    "may-tls-hang",
+    "starttls-hang",
+    "slow-drip",
+];
+
 /// How often hostile.toml is there.
 pub struct Copies {
     /// Sets of copies that rounds take turns with.
@@ -34,6 +46,8 @@ pub struct Copies {
     pub copies: usize,
     /// Also the domains whose misdeed is to let the client wait for its time-outs.
     pub waiting: bool,
+    /// Copies in a set of each of those that keep a session open all the while.
+    pub holding: usize,
 }
 
 /// An address and the reasons that may be given for it.
@@ -63,8 +77,8 @@ impl Hostile {
         for set in 0..copies.sets {
             let mut names = Vec::new();
             for domain in &originals {
-                for number in 0..copies.copies {
-                    let Some(copy) = copy(domain, set, number, copies.waiting) else { continue };
+                for number in 0..copies.of(domain) {
+                    let Some(copy) = copy(domain, set, number) else { continue };
                     names.extend(copy.get("name").and_then(Value::as_str).map(str::to_owned));
                     domains.push(Value::Table(copy));
                 }
@@ -105,13 +119,22 @@ impl Hostile {
     }
 }
 
+impl Copies {
+    /// How many of `domain` a set has.
+    fn of(&self, domain: &Table) -> usize {
+        let stem = domain.get("name").and_then(Value::as_str).and_then(|name| name.split('.').next());
+        match stem.unwrap_or_default() {
+            stem if HOLDING.contains(&stem) => self.holding,
+            stem if waits(stem) && !self.waiting => 0,
+            _ => self.copies,
+        }
+    }
+}
+
 /// `name-SET-NUMBER.example` with the host, the misdeeds and the expectation of `name.example`.
-fn copy(domain: &Table, set: usize, number: usize, waiting: bool) -> Option<Table> {
+fn copy(domain: &Table, set: usize, number: usize) -> Option<Table> {
     let name = domain.get("name")?.as_str()?;
     let (stem, zone) = name.split_once('.')?;
-    if !waiting && waits(stem) {
-        return None;
-    }
     let mut copy = domain.clone();
     copy.insert("name".into(), format!("{stem}-{set}-{number}.{zone}").into());
     let mut mailboxes = Table::new();
