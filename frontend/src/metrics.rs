@@ -96,7 +96,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// For so many frontend threads; `now` is the time of the start.
+    /// For so many threads that count; `now` is the time of the start.
     pub fn new(
         threads: usize,
         connections_max: usize,

@@ -8,9 +8,11 @@ use super::queue::{Limits, Queue, Row, Ticket};
 use crate::clock;
 use crate::convert;
 use crate::engine_client::Line;
+use crate::metrics::{Checked, Tally};
 use crate::runtime::{self, Driver};
 use crate::store::{Known, OpenBatch, RowAnswer, RowOutcome, Store, StoreError};
 use crate::survive::forget;
+use api::Reason;
 use engine::proto::address::Address;
 use engine::{Answer, Outage, Priority, Refusal, Request};
 use std::future::poll_fn;
@@ -46,6 +48,8 @@ pub struct Feeder {
     pub door: Arc<Door>,
     /// What bounds it.
     pub limits: Limits,
+    /// What it counts.
+    pub tally: Arc<Tally>,
 }
 
 /// What keeps the loop from going on at once.
@@ -173,11 +177,16 @@ impl Feeder {
 
     /// Writes a group of answers.
     async fn write(&self, answers: Vec<RowAnswer>) -> Result<(), StoreError> {
-        if !answers.is_empty() {
-            let completed = self.store.answer_rows(answers, clock::now()).await?;
-            if !completed.is_empty() {
-                tracing::debug!(batches = completed.len(), "batches are complete");
-            }
+        if answers.is_empty() {
+            return Ok(());
+        }
+        let verdicts: Vec<Reason> = answers.iter().filter_map(verdict).collect();
+        let completed = self.store.answer_rows(answers, clock::now()).await?;
+        for reason in verdicts {
+            self.tally.checked(Checked { mode: "batch", reason: reason.as_str() });
+        }
+        if !completed.is_empty() {
+            tracing::debug!(batches = completed.len(), "batches are complete");
         }
         Ok(())
     }
@@ -216,6 +225,16 @@ impl Feeder {
             poll_fn(|cx| self.door.poll(cx)).await;
         }
         Ok(())
+    }
+}
+
+/// The verdict of a row that has one.
+fn verdict(answer: &RowAnswer) -> Option<Reason> {
+    match answer.outcome {
+        RowOutcome::Verified(reason) | RowOutcome::Reused(reason) | RowOutcome::Repeated(reason) => {
+            Some(reason)
+        }
+        RowOutcome::Unanswered => None,
     }
 }
 

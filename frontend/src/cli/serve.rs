@@ -98,7 +98,7 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     let store: Arc<dyn Store> = Arc::new(store);
     let engine = start_engine(engine_config)?;
     let metrics = Metrics::new(
-        listeners.sockets.len(),
+        listeners.sockets.len() + 1,
         config.connections,
         Arc::clone(&store),
         engine.gauge(),
@@ -176,6 +176,8 @@ impl Crew<'_> {
             store: Arc::clone(self.store),
             door: Arc::clone(door),
             limits: Limits { under_way_max: room, ..self.config.batch },
+            // The frontend threads have those before.
+            tally: self.metrics.tally(self.config.frontend_threads()),
         };
         self.start("batches".into(), || feeder.run())
     }
