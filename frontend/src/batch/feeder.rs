@@ -21,7 +21,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Questions handed out in one turn: reading the store for each takes time, and answers come in meanwhile.
 const ASKED_IN_A_TURN_MAX: usize = 256;
@@ -96,7 +96,7 @@ impl Feeder {
 
     fn turn(&self, queue: &mut Queue) -> Pause {
         self.receive(queue);
-        queue.give_up(clock::now());
+        queue.give_up(clock::now(), Instant::now());
         for _ in 0..LOADED_IN_A_TURN_MAX {
             let Some(batch) = queue.to_load() else { break };
             if let Err((batch, error)) = self.load(queue, batch) {
@@ -107,7 +107,7 @@ impl Feeder {
         }
         for _ in 0..ASKED_IN_A_TURN_MAX {
             let now = clock::now();
-            let Some((ticket, question)) = queue.next(now) else { return Pause::Idle };
+            let Some((ticket, question)) = queue.next(now, Instant::now()) else { return Pause::Idle };
             let address = question.address.clone();
             match self.store.known(question.account, &question.hash, now) {
                 Ok(Known::Own(result)) => queue.known(ticket, RowOutcome::Repeated(result.reason)),
