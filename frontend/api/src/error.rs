@@ -131,12 +131,41 @@ pub struct ErrorBody {
     /// 402: the balance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credits_remaining: Option<u64>,
+    /// 402 of a batch: what it would have cost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credits_required: Option<u64>,
+    /// 400 `invalid_emails`: the first of them, at most [`OFFENDERS_MAX`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub invalid: Vec<Offender>,
+    /// 400 `invalid_emails`: how many there are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub invalid_count: Option<usize>,
+}
+
+/// Most invalid addresses of a batch that are listed.
+pub const OFFENDERS_MAX: usize = 10;
+
+/// An invalid address of a batch.
+#[derive(Clone, PartialEq, Eq, Serialize)]
+pub struct Offender {
+    /// Its place in `emails`, from 0.
+    pub index: usize,
+    /// As submitted.
+    pub email: String,
 }
 
 impl ErrorBody {
     /// An envelope with code and message alone.
     pub fn new(error: ErrorCode, message: impl Into<Cow<'static, str>>) -> ErrorBody {
-        ErrorBody { error, message: message.into(), detail: Vec::new(), credits_remaining: None }
+        ErrorBody {
+            error,
+            message: message.into(),
+            detail: Vec::new(),
+            credits_remaining: None,
+            credits_required: None,
+            invalid: Vec::new(),
+            invalid_count: None,
+        }
     }
 }
 
@@ -202,6 +231,14 @@ pub enum IssueType {
     StringType,
     /// The string is too long.
     StringTooLong,
+    /// The string has a character that may not stand there, or none at all.
+    StringPatternMismatch,
+    /// An array was expected.
+    ListType,
+    /// The array has too few items.
+    TooShort,
+    /// The array has too many items.
+    TooLong,
     /// None of the allowed values.
     Enum,
     /// Given more than once.
@@ -233,6 +270,17 @@ mod tests {
         assert_eq!(
             serde_json::to_string(&body).unwrap(),
             r#"{"error":"insufficient_credits","message":"out","credits_remaining":0}"#
+        );
+        body.credits_required = Some(3);
+        assert!(
+            serde_json::to_string(&body).unwrap().ends_with(r#""credits_remaining":0,"credits_required":3}"#)
+        );
+        let mut body = ErrorBody::new(ErrorCode::InvalidEmails, "bad");
+        body.invalid.push(Offender { index: 2, email: "a b".into() });
+        body.invalid_count = Some(1);
+        assert_eq!(
+            serde_json::to_string(&body).unwrap(),
+            r#"{"error":"invalid_emails","message":"bad","invalid":[{"index":2,"email":"a b"}],"invalid_count":1}"#
         );
         let mut body = ErrorBody::new(ErrorCode::InvalidRequest, "bad");
         body.detail.push(

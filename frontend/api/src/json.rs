@@ -16,6 +16,49 @@ pub fn parse(text: &[u8]) -> Result<Value, String> {
     serde_json::from_slice::<Strict>(text).map(|strict| strict.0).map_err(|error| error.to_string())
 }
 
+/// The one text that stands for all texts of equal content: object keys in order of their bytes, and no white space.
+///
+/// # Errors
+/// As [`parse`].
+pub fn canonical(text: &[u8]) -> Result<Vec<u8>, String> {
+    let mut output = Vec::with_capacity(text.len());
+    write_canonical(&parse(text)?, &mut output).map_err(|error| error.to_string())?;
+    Ok(output)
+}
+
+/// As deep as the parser lets a text be.
+fn write_canonical(value: &Value, output: &mut Vec<u8>) -> Result<(), serde_json::Error> {
+    match value {
+        Value::Array(items) => {
+            output.push(b'[');
+            for (i, item) in items.iter().enumerate() {
+                if i > 0 {
+                    output.push(b',');
+                }
+                write_canonical(item, output)?;
+            }
+            output.push(b']');
+        }
+        Value::Object(fields) => {
+            // Sorted here: whether a map keeps its keys in order depends on features that any crate can turn on.
+            let mut fields: Vec<(&String, &Value)> = fields.iter().collect();
+            fields.sort_unstable_by_key(|(key, _)| *key);
+            output.push(b'{');
+            for (i, (key, value)) in fields.into_iter().enumerate() {
+                if i > 0 {
+                    output.push(b',');
+                }
+                serde_json::to_writer(&mut *output, key)?;
+                output.push(b':');
+                write_canonical(value, output)?;
+            }
+            output.push(b'}');
+        }
+        scalar => serde_json::to_writer(output, scalar)?,
+    }
+    Ok(())
+}
+
 struct Strict(Value);
 
 impl<'de> Deserialize<'de> for Strict {
@@ -130,6 +173,17 @@ mod tests {
         for row in rows {
             assert!(parse(row).is_err(), "{}", String::from_utf8_lossy(row));
         }
+    }
+
+    #[test]
+    fn equal_content_has_one_text() {
+        let text = |text: &str| String::from_utf8(canonical(text.as_bytes()).unwrap()).unwrap();
+        let expected = r#"{"a":[1,{"c":null,"d":"é"}],"b":true}"#;
+        assert_eq!(text(expected), expected);
+        assert_eq!(text("{ \"b\":true,\n\"\\u0061\":[1, {\"d\":\"\\u00e9\",\"c\":null}]}"), expected);
+        assert_ne!(text("[1,2]"), text("[2,1]"));
+        assert_ne!(text("{\"a\":null}"), text("{}"));
+        assert!(canonical(b"{\"a\":1,\"a\":1}").is_err());
     }
 
     #[test]

@@ -7,6 +7,7 @@
 #![deny(missing_docs)]
 
 pub mod account;
+pub mod batch;
 pub mod error;
 pub mod json;
 pub mod reason;
@@ -14,7 +15,8 @@ pub mod request;
 pub mod verification;
 
 pub use account::{Account, SubscriptionStatus};
-pub use error::{ErrorBody, ErrorCode, Issue, IssueType, Loc};
+pub use batch::{BatchCreated, BatchState, BatchStatus, ResultRow};
+pub use error::{ErrorBody, ErrorCode, Issue, IssueType, Loc, Offender};
 pub use reason::Reason;
-pub use request::{DetailLevel, Mode, VerifyBody};
+pub use request::{BatchBody, DetailLevel, Mode, VerifyBody};
 pub use verification::{Checked, Verification};

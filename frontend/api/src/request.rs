@@ -3,12 +3,16 @@
 //! Unknown fields are ignored, so that clients can be newer than the server; a known field of a wrong type is
 //! an [`Issue`]. All issues of a body are reported at once.
 
-use crate::{Issue, IssueType, json};
+use crate::{Issue, IssueType, Loc, json};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 /// Most characters of `email` in a body.
 pub const EMAIL_CHARS_MAX: usize = 320;
+/// Most addresses of a batch.
+pub const BATCH_EMAILS_MAX: usize = 200;
+/// Most characters of a batch's name.
+pub const BATCH_NAME_CHARS_MAX: usize = 200;
 /// A found value is repeated in an issue up to this length.
 const INPUT_CHARS_MAX: usize = 64;
 
@@ -88,6 +92,64 @@ impl VerifyBody {
     }
 }
 
+/// The body of `POST /v1/verify/batch`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct BatchBody {
+    /// The addresses, as submitted: 1 to [`BATCH_EMAILS_MAX`].
+    pub emails: Vec<String>,
+    /// What the caller calls the batch.
+    pub name: Option<String>,
+}
+
+impl BatchBody {
+    /// Reads a body. Whether the strings are addresses is not looked at here.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn parse(body: &[u8]) -> Result<BatchBody, Vec<Issue>> {
+        let mut fields = object(body).map_err(|issue| vec![issue])?;
+        let mut issues = Vec::new();
+        let emails = emails(fields.remove("emails"), &mut issues);
+        let name = keep(optional_string(&fields, "name", BATCH_NAME_CHARS_MAX), &mut issues).flatten();
+        if issues.is_empty() { Ok(BatchBody { emails, name }) } else { Err(issues) }
+    }
+}
+
+/// Items are looked at only where there are not too many of them, so that issues are never more than addresses.
+fn emails(found: Option<Value>, issues: &mut Vec<Issue>) -> Vec<String> {
+    let issue = |kind, msg: String| Issue::new(&["body", "emails"], kind, msg);
+    let items = match found {
+        None => {
+            issues.push(issue(IssueType::Missing, "this field is required".into()));
+            return Vec::new();
+        }
+        Some(Value::Array(items)) => items,
+        Some(other) => {
+            issues.push(with_scalar_input(issue(IssueType::ListType, "must be an array".into()), &other));
+            return Vec::new();
+        }
+    };
+    if items.is_empty() {
+        issues.push(issue(IssueType::TooShort, "at least 1 address".into()).ctx("min_length", 1));
+    } else if items.len() > BATCH_EMAILS_MAX {
+        let msg = format!("at most {BATCH_EMAILS_MAX} addresses");
+        issues.push(issue(IssueType::TooLong, msg).ctx("max_length", BATCH_EMAILS_MAX));
+        return Vec::new();
+    }
+    let mut emails = Vec::with_capacity(items.len());
+    for (index, item) in items.into_iter().enumerate() {
+        match item {
+            Value::String(email) => emails.push(email),
+            other => {
+                let mut wrong = wrong_type("emails", &other);
+                wrong.loc.push(Loc::Index(index));
+                issues.push(wrong);
+            }
+        }
+    }
+    emails
+}
+
 fn keep<T>(read: Result<T, Issue>, issues: &mut Vec<Issue>) -> Option<T> {
     read.map_err(|issue| issues.push(issue)).ok()
 }
@@ -107,12 +169,30 @@ fn required_string(
 ) -> Result<String, Issue> {
     match fields.get(name) {
         None => Err(Issue::new(&["body", name], IssueType::Missing, "this field is required")),
-        Some(Value::String(text)) if text.chars().count() > chars_max => {
+        Some(value) => string(name, value, chars_max),
+    }
+}
+
+/// Absent and null are the same.
+fn optional_string(
+    fields: &Map<String, Value>,
+    name: &'static str,
+    chars_max: usize,
+) -> Result<Option<String>, Issue> {
+    match fields.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => string(name, value, chars_max).map(Some),
+    }
+}
+
+fn string(name: &'static str, value: &Value, chars_max: usize) -> Result<String, Issue> {
+    match value {
+        Value::String(text) if text.chars().count() > chars_max => {
             let msg = format!("at most {chars_max} characters");
             Err(Issue::new(&["body", name], IssueType::StringTooLong, msg).ctx("max_length", chars_max))
         }
-        Some(Value::String(text)) => Ok(text.clone()),
-        Some(other) => Err(wrong_type(name, other)),
+        Value::String(text) => Ok(text.clone()),
+        other => Err(wrong_type(name, other)),
     }
 }
 
@@ -126,7 +206,11 @@ fn optional_choice<T: Choice>(fields: &Map<String, Value>, name: &'static str) -
 }
 
 fn wrong_type(name: &'static str, found: &Value) -> Issue {
-    let issue = Issue::new(&["body", name], IssueType::StringType, "must be a string");
+    with_scalar_input(Issue::new(&["body", name], IssueType::StringType, "must be a string"), found)
+}
+
+/// What was found is repeated where it is short for sure.
+fn with_scalar_input(issue: Issue, found: &Value) -> Issue {
     match found {
         Value::Null | Value::Bool(_) | Value::Number(_) => issue.input(found.clone()),
         _ => issue,
@@ -185,6 +269,72 @@ mod tests {
         check(r#"{"email":"a","email":"a"}"#, Err(&[(r#"["body"]"#, JsonInvalid)]));
         check(r#"{"email":"a"} {}"#, Err(&[(r#"["body"]"#, JsonInvalid)]));
         check("", Err(&[(r#"["body"]"#, JsonInvalid)]));
+    }
+
+    type BatchFields<'a> = (&'a [&'a str], Option<&'a str>);
+
+    fn check_batch(body: &str, expected: Result<BatchFields<'_>, &[(&str, IssueType)]>) {
+        match (BatchBody::parse(body.as_bytes()), expected) {
+            (Ok(got), Ok((emails, name))) => {
+                assert_eq!(
+                    (got.emails.as_slice(), got.name.as_deref()),
+                    (&to_owned(emails)[..], name),
+                    "{body}"
+                );
+            }
+            (Err(issues), Err(rows)) => {
+                let got: Vec<(String, IssueType)> =
+                    issues.iter().map(|i| (serde_json::to_string(&i.loc).unwrap(), i.kind)).collect();
+                let rows: Vec<(String, IssueType)> =
+                    rows.iter().map(|(l, k)| ((*l).to_owned(), *k)).collect();
+                assert_eq!(got, rows, "{body}");
+            }
+            (got, _) => panic!("{body}: parsed: {}", got.is_ok()),
+        }
+    }
+
+    fn to_owned(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    #[test]
+    fn batches_are_read_strictly() {
+        use IssueType::*;
+        check_batch(r#"{"emails":["a@b.example"]}"#, Ok((&["a@b.example"], None)));
+        check_batch(r#"{"emails":["","a","a"],"name":null,"more":{}}"#, Ok((&["", "a", "a"], None)));
+        check_batch(r#"{"name":"","emails":["a"]}"#, Ok((&["a"], Some(""))));
+        check_batch("{}", Err(&[(r#"["body","emails"]"#, Missing)]));
+        check_batch(r#"{"emails":null}"#, Err(&[(r#"["body","emails"]"#, ListType)]));
+        check_batch(r#"{"emails":"a"}"#, Err(&[(r#"["body","emails"]"#, ListType)]));
+        check_batch(r#"{"emails":[]}"#, Err(&[(r#"["body","emails"]"#, TooShort)]));
+        check_batch(
+            r#"{"emails":["a",1,null,["a"]],"name":7}"#,
+            Err(&[
+                (r#"["body","emails",1]"#, StringType),
+                (r#"["body","emails",2]"#, StringType),
+                (r#"["body","emails",3]"#, StringType),
+                (r#"["body","name"]"#, StringType),
+            ]),
+        );
+        check_batch("[]", Err(&[(r#"["body"]"#, ObjectType)]));
+        check_batch("", Err(&[(r#"["body"]"#, JsonInvalid)]));
+        check_batch(r#"{"emails":["a"],"emails":["a"]}"#, Err(&[(r#"["body"]"#, JsonInvalid)]));
+    }
+
+    #[test]
+    fn the_bounds_of_a_batch() {
+        use IssueType::*;
+        let body = |emails: usize, name: usize| {
+            serde_json::json!({ "emails": vec!["a"; emails], "name": "é".repeat(name) }).to_string()
+        };
+        let (emails, name) = (vec!["a"; BATCH_EMAILS_MAX], "é".repeat(BATCH_NAME_CHARS_MAX));
+        check_batch(&body(BATCH_EMAILS_MAX, BATCH_NAME_CHARS_MAX), Ok((&emails, Some(&name))));
+        check_batch(
+            &body(BATCH_EMAILS_MAX + 1, BATCH_NAME_CHARS_MAX + 1),
+            Err(&[(r#"["body","emails"]"#, TooLong), (r#"["body","name"]"#, StringTooLong)]),
+        );
+        let many = format!("{{\"emails\":[{}1]}}", "1,".repeat(10_000));
+        check_batch(&many, Err(&[(r#"["body","emails"]"#, TooLong)]));
     }
 
     #[test]

@@ -1,0 +1,135 @@
+//! The answers of `/v1/verify/batch`.
+
+use crate::Reason;
+use serde::{Serialize, Serializer, ser::SerializeStruct};
+
+/// Where a batch stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BatchState {
+    /// Some rows have no answer yet.
+    Processing,
+    /// All rows have one.
+    Completed,
+}
+
+/// The answer to `POST /v1/verify/batch`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct BatchCreated {
+    /// By this it is polled.
+    pub batch_id: String,
+    /// How many rows it has.
+    pub emails_submitted: u32,
+    /// Where it stands.
+    pub status: BatchState,
+    /// The balance after the charge; `None` (null) when nothing was charged.
+    pub credits_remaining: Option<u64>,
+}
+
+/// The answer to `GET /v1/verify/batch/{batch_id}`.
+///
+/// `status` and `progress` are no fields: whether there are results, and the counts, decide them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct BatchStatus {
+    /// The batch.
+    pub batch_id: String,
+    /// Addresses in the batch.
+    pub total: u32,
+    /// Addresses checked so far.
+    pub checked: u32,
+    /// A row for each address in the order of the request, once the batch is completed.
+    pub results: Option<Vec<ResultRow>>,
+}
+
+/// The answer about one address of a batch. `deliverable` is not a field: the reason decides it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ResultRow {
+    /// The address, as submitted.
+    pub email: String,
+    /// The answer.
+    pub reason: Reason,
+}
+
+impl BatchStatus {
+    /// Where it stands.
+    pub fn state(&self) -> BatchState {
+        if self.results.is_some() { BatchState::Completed } else { BatchState::Processing }
+    }
+
+    /// Whole percents, rounded down, so that 100 means that all rows are answered.
+    pub fn progress(&self) -> u64 {
+        match self.results {
+            Some(_) => 100,
+            None => (u64::from(self.checked) * 100).checked_div(self.total.into()).unwrap_or(0),
+        }
+    }
+}
+
+impl Serialize for BatchStatus {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("BatchStatus", 6)?;
+        fields.serialize_field("batch_id", &self.batch_id)?;
+        fields.serialize_field("status", &self.state())?;
+        fields.serialize_field("progress", &self.progress())?;
+        fields.serialize_field("total", &self.total)?;
+        fields.serialize_field("checked", &self.checked)?;
+        fields.serialize_field("results", &self.results)?;
+        fields.end()
+    }
+}
+
+impl Serialize for ResultRow {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("ResultRow", 3)?;
+        fields.serialize_field("email", &self.email)?;
+        // Only fast mode leaves the question open, and batches have none.
+        fields.serialize_field("deliverable", &self.reason.deliverable().unwrap_or(false))?;
+        fields.serialize_field("reason", &self.reason)?;
+        fields.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(status: &BatchStatus, expected: &str) {
+        assert_eq!(serde_json::to_string(status).unwrap(), expected);
+    }
+
+    #[test]
+    fn the_wire_form_is_the_contract_s() {
+        let created = BatchCreated {
+            batch_id: "bat_1".into(),
+            emails_submitted: 3,
+            status: BatchState::Processing,
+            credits_remaining: Some(97),
+        };
+        assert_eq!(
+            serde_json::to_string(&created).unwrap(),
+            r#"{"batch_id":"bat_1","emails_submitted":3,"status":"processing","credits_remaining":97}"#
+        );
+        let mut status = BatchStatus { batch_id: "bat_1".into(), total: 3, checked: 2, results: None };
+        check(
+            &status,
+            r#"{"batch_id":"bat_1","status":"processing","progress":66,"total":3,"checked":2,"results":null}"#,
+        );
+        status.checked = 3;
+        status.results = Some(vec![
+            ResultRow { email: "a@b.example".into(), reason: Reason::RoleAccount },
+            ResultRow { email: "c@b.example".into(), reason: Reason::CatchAll },
+        ]);
+        check(
+            &status,
+            r#"{"batch_id":"bat_1","status":"completed","progress":100,"total":3,"checked":3,"results":[{"email":"a@b.example","deliverable":true,"reason":"role_account"},{"email":"c@b.example","deliverable":false,"reason":"catch_all"}]}"#,
+        );
+    }
+
+    #[test]
+    fn progress_is_whole_only_at_the_end() {
+        let mut status = BatchStatus { batch_id: String::new(), total: 200, checked: 0, results: None };
+        assert_eq!(status.progress(), 0);
+        status.checked = 199;
+        assert_eq!(status.progress(), 99);
+    }
+}
