@@ -10,6 +10,7 @@ pub mod account;
 pub mod batch;
 pub mod error;
 pub mod json;
+pub mod openapi;
 pub mod reason;
 pub mod request;
 pub mod verification;
