@@ -7,6 +7,7 @@ pub mod file;
 pub mod plans;
 pub mod settings;
 
+use crate::batch::Limits;
 use crate::store::PlanTable;
 use engine::config::EngineConfig;
 use engine::proto::lists::SpamTraps;
@@ -32,6 +33,10 @@ pub struct Config {
     pub connections: usize,
     /// The form of log lines.
     pub log: LogFormat,
+    /// A verdict that one account has paid for is given to others, for a credit, while it is kept.
+    pub reuse_verdicts: bool,
+    /// How batches are fed to the engine.
+    pub batch: Limits,
     /// The list of spam traps, read when the engine starts.
     pub spamtraps: Option<PathBuf>,
     /// The engine's part, without the spam traps themselves.
@@ -64,6 +69,8 @@ impl Default for Config {
             frontends: 0,
             connections: 10_000,
             log: LogFormat::Text,
+            reuse_verdicts: true,
+            batch: Limits::default(),
             spamtraps: None,
             engine: EngineConfig::default(),
             plans: plans::standard(),

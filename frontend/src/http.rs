@@ -29,6 +29,7 @@ use monoio::io::IntoPollIo;
 use monoio::net::TcpStream;
 use monoio_compat::hyper::{MonoioIo, MonoioTimer};
 use pulse::{Pulse, Watch, Watched};
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -54,6 +55,7 @@ const _: () = assert!(REQUEST_TIME_MAX.as_secs() > BODY_TIME_MAX.as_secs() + PRO
 const REQUEST_ID_CHARS_MAX: usize = 64;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Serves one connection to its end, or until it is time to go.
 pub async fn serve(stream: TcpStream, worker: Rc<Worker>, place: Place) {
@@ -116,7 +118,7 @@ async fn respond(request: Request<Incoming>, worker: Rc<Worker>) -> Response<Ful
         Err(_elapsed) => Err(Refusal::unready().inside("the handler took too long")),
     };
     let response = match outcome {
-        Ok(reply) => render(reply.status, reply.body),
+        Ok(reply) => render(reply.status, &reply.headers, reply.body),
         Err(refusal) => render_refusal(&refusal, &note),
     };
     let response = finish(response, &note);
@@ -134,12 +136,13 @@ async fn respond(request: Request<Incoming>, worker: Rc<Worker>) -> Response<Ful
 
 async fn answer(request: Request<Incoming>, worker: Rc<Worker>, note: &mut Note) -> Result<Reply, Refusal> {
     let (head, body) = request.into_parts();
-    let admitted = router::find(head.method.as_str(), head.uri.path()).and_then(|route| {
+    let found = router::find(head.method.as_str(), head.uri.path());
+    let admitted = found.and_then(|(route, parameter)| {
         note.path = route.path;
-        admit(route, &head.headers, &worker).map(|caller| (route, caller))
+        admit(route, &head.headers, &worker).map(|caller| (route, parameter, caller))
     });
     let awaits_consent = head.headers.contains_key(header::EXPECT);
-    let (route, caller) = match admitted {
+    let (route, parameter, caller) = match admitted {
         Ok(admitted) => admitted,
         Err(refusal) => return Err(discard(body, awaits_consent, refusal).await),
     };
@@ -152,7 +155,10 @@ async fn answer(request: Request<Incoming>, worker: Rc<Worker>, note: &mut Note)
         },
     };
     let query = head.uri.query().unwrap_or_default().to_owned();
-    (route.handler)(Call { worker, caller, query, body }).await
+    let parameter = parameter.to_owned();
+    let idempotency_key =
+        head.headers.get_all(IDEMPOTENCY_KEY).iter().map(|value| value.as_bytes().to_vec()).collect();
+    (route.handler)(Call { worker, caller, query, parameter, idempotency_key, body }).await
 }
 
 fn admit(route: &Route, headers: &HeaderMap, worker: &Worker) -> Result<Option<Caller>, Refusal> {
@@ -217,9 +223,18 @@ async fn discard(body: Incoming, awaits_consent: bool, refusal: Refusal) -> Refu
     refusal
 }
 
-fn render(status: u16, body: Vec<u8>) -> Response<Full<Bytes>> {
+fn render(
+    status: u16,
+    headers: &[(&'static str, Cow<'static, str>)],
+    body: Vec<u8>,
+) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    for (name, value) in headers {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            response.headers_mut().insert(HeaderName::from_static(name), value);
+        }
+    }
     response
 }
 
@@ -233,13 +248,7 @@ fn render_refusal(refusal: &Refusal, note: &Note) -> Response<Full<Bytes>> {
         }
     }
     let body = serde_json::to_vec(&*refusal.body).unwrap_or_default();
-    let mut response = render(refusal.body.error.status(), body);
-    for (name, value) in &refusal.headers {
-        if let Ok(value) = HeaderValue::from_str(value) {
-            response.headers_mut().insert(HeaderName::from_static(name), value);
-        }
-    }
-    response
+    render(refusal.body.error.status(), &refusal.headers, body)
 }
 
 /// What every answer has. No answer of this API is for a cache: nearly all are somebody's own.

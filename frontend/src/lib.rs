@@ -5,6 +5,7 @@
 
 pub mod admin;
 pub mod auth;
+pub mod batch;
 pub mod cli;
 pub mod clock;
 pub mod config;
@@ -13,6 +14,7 @@ pub mod credits;
 pub mod engine_client;
 pub mod gate;
 pub mod http;
+pub mod idempotency;
 pub mod listen;
 pub mod query;
 pub mod refusal;

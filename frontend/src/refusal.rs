@@ -8,6 +8,7 @@ use api::{ErrorBody, ErrorCode, Issue};
 use std::borrow::Cow;
 
 /// See the module.
+#[derive(Clone)]
 pub struct Refusal {
     /// For the caller. Boxed, for it is large and rare.
     pub body: Box<ErrorBody>,
@@ -29,7 +30,8 @@ impl Refusal {
         Refusal { body: Box::new(ErrorBody::new(code, message)), headers: Vec::new(), inside: None }
     }
 
-    fn header(mut self, name: &'static str, value: impl Into<Cow<'static, str>>) -> Refusal {
+    /// Adds a header.
+    pub fn header(mut self, name: &'static str, value: impl Into<Cow<'static, str>>) -> Refusal {
         self.headers.push((name, value.into()));
         self
     }

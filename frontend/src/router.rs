@@ -2,9 +2,10 @@
 
 use crate::auth::Caller;
 use crate::refusal::Refusal;
-use crate::routes::{account, health, verify};
+use crate::routes::{account, batch, health, verify};
 use crate::worker::Worker;
 use bytes::Bytes;
+use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -41,7 +42,7 @@ pub enum Access {
 pub struct Route {
     /// The method.
     pub method: Method,
-    /// The path, and what logs call it.
+    /// The path, and what logs call it. One segment at most is a parameter, in braces: it stands for any text.
     pub path: &'static str,
     /// Who may call.
     pub access: Access,
@@ -62,6 +63,10 @@ pub struct Call {
     pub caller: Option<Caller>,
     /// The query, as it came.
     pub query: String,
+    /// What stands in the path for the route's parameter, as it came; empty if there is none.
+    pub parameter: String,
+    /// The values of the header `Idempotency-Key`, as they came.
+    pub idempotency_key: Vec<Vec<u8>>,
     /// The body; empty on GET.
     pub body: Bytes,
 }
@@ -80,6 +85,8 @@ impl Call {
 pub struct Reply {
     /// The HTTP status.
     pub status: u16,
+    /// Headers that go with it.
+    pub headers: Vec<(&'static str, Cow<'static, str>)>,
     /// The JSON.
     pub body: Vec<u8>,
 }
@@ -91,7 +98,13 @@ impl Reply {
     /// A defect: the value cannot be rendered.
     pub fn json(status: u16, value: &impl serde::Serialize) -> Result<Reply, Refusal> {
         let body = serde_json::to_vec(value).map_err(|error| Refusal::defect().inside(error))?;
-        Ok(Reply { status, body })
+        Ok(Reply { status, headers: Vec::new(), body })
+    }
+
+    /// Adds a header.
+    pub fn header(mut self, name: &'static str, value: impl Into<Cow<'static, str>>) -> Reply {
+        self.headers.push((name, value.into()));
+        self
     }
 }
 
@@ -110,6 +123,20 @@ const ROUTES: &[Route] = &[
         access: Access::Key,
         safe: false,
         handler: |call| Box::pin(verify::post(call)),
+    },
+    Route {
+        method: Method::Post,
+        path: "/v1/verify/batch",
+        access: Access::Key,
+        safe: false,
+        handler: |call| Box::pin(batch::create(call)),
+    },
+    Route {
+        method: Method::Get,
+        path: "/v1/verify/batch/{batch_id}",
+        access: Access::Key,
+        safe: true,
+        handler: |call| Box::pin(batch::show(call)),
     },
     Route {
         method: Method::Get,
@@ -134,24 +161,32 @@ const ROUTES: &[Route] = &[
     },
 ];
 
-/// Finds the route.
+/// Finds the route, and what stands for its parameter (empty if it has none).
 ///
 /// # Errors
 /// 404 or 405.
-pub fn find(method: &str, path: &str) -> Result<&'static Route, Refusal> {
-    let here = || ROUTES.iter().filter(move |route| route.path == path);
-    let fits = |route: &&Route| route.method.as_str() == method || (method == "HEAD" && route.safe);
-    if let Some(route) = here().find(fits) {
-        return Ok(route);
+pub fn find<'p>(method: &str, path: &'p str) -> Result<(&'static Route, &'p str), Refusal> {
+    let here = || ROUTES.iter().filter_map(move |route| Some((route, parameter(route.path, path)?)));
+    let fits = |route: &Route| route.method.as_str() == method || (method == "HEAD" && route.safe);
+    if let Some(found) = here().find(|(route, _)| fits(route)) {
+        return Ok(found);
     }
     let mut allow = Vec::new();
-    for route in here() {
+    for (route, _) in here() {
         allow.push(route.method.as_str());
         if route.safe {
             allow.push("HEAD");
         }
     }
     Err(if allow.is_empty() { Refusal::no_such_path() } else { Refusal::method(allow.join(", ")) })
+}
+
+/// What stands for the parameter of a pattern, if the path fits it at all.
+fn parameter<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
+    let Some((before, rest)) = pattern.split_once('{') else { return (pattern == path).then_some("") };
+    let (_, after) = rest.split_once('}')?;
+    let value = path.strip_prefix(before)?.strip_suffix(after)?;
+    (!value.is_empty() && !value.contains('/')).then_some(value)
 }
 
 #[cfg(test)]
@@ -167,7 +202,7 @@ mod tests {
                 .map_or(String::new(), |(_, v)| v.to_string())
         };
         match (find(method, path), expected) {
-            (Ok(route), Ok(path)) => assert_eq!(route.path, path),
+            (Ok((route, _)), Ok(path)) => assert_eq!(route.path, path),
             (Err(refusal), Err((status, allowed))) => {
                 assert_eq!(
                     (refusal.body.error.status(), allow(&refusal).as_str()),
@@ -184,11 +219,34 @@ mod tests {
         check("GET", "/v1/verify", Ok("/v1/verify"));
         check("POST", "/v1/verify", Ok("/v1/verify"));
         check("HEAD", "/v1/account", Ok("/v1/account"));
+        check("POST", "/v1/verify/batch", Ok("/v1/verify/batch"));
+        check("GET", "/v1/verify/batch/bat_1", Ok("/v1/verify/batch/{batch_id}"));
+        check("HEAD", "/v1/verify/batch/%2F", Ok("/v1/verify/batch/{batch_id}"));
+        check("GET", "/v1/verify/batch", Err((405, "POST")));
+        check("DELETE", "/v1/verify/batch/bat_1", Err((405, "GET, HEAD")));
         check("HEAD", "/v1/verify", Err((405, "GET, POST")));
         check("PUT", "/v1/account", Err((405, "GET, HEAD")));
         check("get", "/v1/account", Err((405, "GET, HEAD")));
-        for path in ["/", "/v1", "/v1/verify/", "/V1/verify", "/v1/verifyx", "*"] {
+        for path in [
+            "/",
+            "/v1",
+            "/v1/verify/",
+            "/V1/verify",
+            "/v1/verifyx",
+            "*",
+            "/v1/verify/batch/",
+            "/v1/verify/batch/a/b",
+        ] {
             check("GET", path, Err((404, "")));
+        }
+    }
+
+    #[test]
+    fn parameters() {
+        assert_eq!(parameter("/a/{x}", "/a/b"), Some("b"));
+        assert_eq!(parameter("/a/{x}/c", "/a/{x}/c"), Some("{x}"));
+        for path in ["/a", "/a/", "/a//c", "/a/b/", "/a/b/d", "/a/b/b/c"] {
+            assert_eq!(parameter("/a/{x}/c", path), None, "{path}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The handlers, one resource a file.
 
 pub mod account;
+pub mod batch;
 pub mod health;
 pub mod verify;

@@ -8,7 +8,7 @@ use crate::runtime::{self, Driver};
 use crate::status::{Phase, Status};
 use crate::store::Store;
 use crate::survive::survive;
-use crate::worker::Worker;
+use crate::worker::{Commons, Worker};
 use monoio::io::AsyncReadRent;
 use monoio::net::{TcpListener, UnixStream};
 use std::future::{Future, poll_fn};
@@ -38,6 +38,8 @@ pub struct Station {
     pub store: Arc<dyn Store>,
     /// The server's phase.
     pub status: Arc<Status>,
+    /// What all threads share.
+    pub commons: Arc<Commons>,
     /// Most connections at once.
     pub connections: usize,
     /// When its other end is dropped, the thread drains.
@@ -66,6 +68,7 @@ impl Station {
             engine: Rc::clone(&engine),
             status: self.status,
             gate: Rc::clone(&gate),
+            commons: self.commons,
         });
         monoio::spawn(async move { engine.deliver().await });
         first(accept(&listener, &worker), released(leash)).await;

@@ -31,8 +31,8 @@ pub async fn survive<F: Future>(future: F) -> Result<F::Output, Panicked> {
     .await
 }
 
-/// Dropping a payload can panic again.
-fn forget(payload: Box<dyn Any + Send>) {
+/// Drops the payload of a panic without dropping it: that can panic again.
+pub fn forget(payload: Box<dyn Any + Send>) {
     std::mem::forget(payload);
 }
 

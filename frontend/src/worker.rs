@@ -1,7 +1,10 @@
 //! What a frontend thread has at hand.
 
+use crate::batch::Door;
 use crate::engine_client::EngineClient;
 use crate::gate::Gate;
+use crate::idempotency::InProgress;
+use crate::routes::verify::full::flights::Flights;
 use crate::status::Status;
 use crate::store::Store;
 use std::rc::Rc;
@@ -17,4 +20,18 @@ pub struct Worker {
     pub status: Arc<Status>,
     /// Connections, and charged checks whose callers may be gone: what a drain waits for.
     pub gate: Rc<Gate>,
+    /// What it shares with the other threads.
+    pub commons: Arc<Commons>,
+}
+
+/// What all frontend threads share, beside the store.
+pub struct Commons {
+    /// Charged checks under way.
+    pub flights: Arc<Flights>,
+    /// Idempotency keys under way.
+    pub in_progress: Arc<InProgress>,
+    /// The way to the feeder of batches.
+    pub door: Arc<Door>,
+    /// Whether a verdict that another account has paid for may be reused.
+    pub reuse: bool,
 }

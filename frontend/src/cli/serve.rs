@@ -9,6 +9,7 @@ use super::flags::{DATA, ENGINE, Flags, SERVER};
 use super::{Failure, StartEngine, log};
 use crate::admin::first_run::first_run;
 use crate::admin::server::AdminServer;
+use crate::batch::{Door, Feeder, Limits};
 use crate::clock;
 use crate::config::Config;
 use crate::engine_client::Backend;
@@ -18,6 +19,7 @@ use crate::server::Station;
 use crate::status::{Phase, Status};
 use crate::store::{RedbStore, Store, StoreOptions};
 use crate::survive::log_panics;
+use crate::worker::Commons;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use socket2::SockRef;
@@ -39,8 +41,8 @@ pub struct Args {
 enum Event {
     /// A signal that asks for the end.
     Signal,
-    /// A frontend thread has ended.
-    Ended(io::Result<()>),
+    /// A thread has ended: its name, and how.
+    Ended(String, io::Result<()>),
 }
 
 /// How serving ends.
@@ -86,11 +88,14 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     announce_first_keys(&config, &*store)?;
 
     let status = Arc::new(Status::default());
-    let threads = start_threads(&config, &choice, listeners, &*engine, &store, &status, &events)?;
+    let door = Arc::<Door>::default();
+    let crew = Crew { config: &config, choice: &choice, engine: &*engine, store: &store, events: &events };
+    crew.start_feeder(&door)?;
+    let threads = crew.start_frontends(listeners, &door, &status)?;
     status.enter(Phase::Ready);
     announce(&config, &choice, &*engine, &address.to_string())?;
 
-    let End::Drained(outcome) = until_the_end(threads, &status, &inbox) else {
+    let End::Drained(outcome) = until_the_end(threads, &status, &door, &inbox) else {
         // Ending these in order takes time, and none is left. The next start finds what they leave and goes on.
         std::mem::forget((admin, engine));
         return Err(Failure::failed("ended by a second signal; what was under way is given up"));
@@ -112,39 +117,83 @@ fn watch_signals(events: Sender<Event>) -> Result<(), Failure> {
     thread::Builder::new().name("signals".into()).spawn(watch).map(drop).map_err(cannot)
 }
 
-fn start_threads(
-    config: &Config,
-    choice: &Choice,
-    listeners: Listeners,
-    engine: &dyn Backend,
-    store: &Arc<dyn Store>,
-    status: &Arc<Status>,
-    events: &Sender<Event>,
-) -> Result<Vec<Thread>, Failure> {
-    let cannot = |error: io::Error| Failure::failed(format!("cannot start a frontend thread: {error}"));
-    let count = listeners.sockets.len();
-    let mut threads = Vec::with_capacity(count);
-    for (number, listener) in listeners.sockets.into_iter().enumerate() {
-        let (ours, leash) = UnixStream::pair().map_err(cannot)?;
-        threads.push(Thread { listener: listener.try_clone().map_err(cannot)?, _leash: ours });
-        let station = Station {
-            listener,
-            driver: choice.driver,
-            line: engine.line((config.engine.tickets_max / count).max(1)),
-            store: Arc::clone(store),
-            status: Arc::clone(status),
-            connections: config.connections.div_ceil(count),
-            leash,
-        };
-        let events = events.clone();
-        let serve = move || {
-            let ended = catch_unwind(AssertUnwindSafe(|| station.serve()));
-            let ended = ended.unwrap_or_else(|_| Err(io::Error::other("it panicked")));
-            let _ = events.send(Event::Ended(ended));
-        };
-        thread::Builder::new().name(format!("frontend-{number}")).spawn(serve).map_err(cannot)?;
+/// What threads are started with.
+struct Crew<'s> {
+    config: &'s Config,
+    choice: &'s Choice,
+    engine: &'s dyn Backend,
+    store: &'s Arc<dyn Store>,
+    events: &'s Sender<Event>,
+}
+
+impl Crew<'_> {
+    /// Most rows of batches under way. Whoever waits for an answer has at least half of the engine's room.
+    fn batch_rows_max(&self) -> usize {
+        self.config.batch.under_way_max.min(self.config.engine.tickets_max / 2).max(1)
     }
-    Ok(threads)
+
+    fn start_feeder(&self, door: &Arc<Door>) -> Result<(), Failure> {
+        let room = self.batch_rows_max();
+        let feeder = Feeder {
+            driver: self.choice.driver,
+            line: self.engine.line(room),
+            store: Arc::clone(self.store),
+            door: Arc::clone(door),
+            limits: Limits { under_way_max: room, ..self.config.batch },
+            reuse: self.config.reuse_verdicts,
+        };
+        self.start("batches".into(), || feeder.run())
+    }
+
+    fn start_frontends(
+        &self,
+        listeners: Listeners,
+        door: &Arc<Door>,
+        status: &Arc<Status>,
+    ) -> Result<Vec<Thread>, Failure> {
+        let cannot = |error: io::Error| Failure::failed(format!("cannot prepare a thread: {error}"));
+        let count = listeners.sockets.len();
+        let room = self.config.engine.tickets_max - self.batch_rows_max();
+        let commons = Arc::new(Commons {
+            flights: Arc::default(),
+            in_progress: Arc::default(),
+            door: Arc::clone(door),
+            reuse: self.config.reuse_verdicts,
+        });
+        let mut threads = Vec::with_capacity(count);
+        for (number, listener) in listeners.sockets.into_iter().enumerate() {
+            let (ours, leash) = UnixStream::pair().map_err(cannot)?;
+            threads.push(Thread { listener: listener.try_clone().map_err(cannot)?, _leash: ours });
+            let station = Station {
+                listener,
+                driver: self.choice.driver,
+                line: self.engine.line((room / count).max(1)),
+                store: Arc::clone(self.store),
+                status: Arc::clone(status),
+                commons: Arc::clone(&commons),
+                connections: self.config.connections.div_ceil(count),
+                leash,
+            };
+            self.start(format!("frontend-{number}"), || station.serve())?;
+        }
+        Ok(threads)
+    }
+
+    /// Starts a thread that tells of its end.
+    fn start(
+        &self,
+        name: String,
+        main: impl FnOnce() -> io::Result<()> + Send + 'static,
+    ) -> Result<(), Failure> {
+        let (events, own_name) = (self.events.clone(), name.clone());
+        let main = move || {
+            let ended = catch_unwind(AssertUnwindSafe(main));
+            let ended = ended.unwrap_or_else(|_| Err(io::Error::other("it panicked")));
+            let _ = events.send(Event::Ended(own_name, ended));
+        };
+        let started = thread::Builder::new().name(name).spawn(main);
+        started.map(drop).map_err(|error| Failure::failed(format!("cannot start a thread: {error}")))
+    }
 }
 
 /// Keys are shown where a person reads, and never end in a journal.
@@ -185,18 +234,19 @@ fn announce(config: &Config, choice: &Choice, engine: &dyn Backend, address: &st
     Ok(output.flush()?)
 }
 
-fn until_the_end(threads: Vec<Thread>, status: &Status, inbox: &Receiver<Event>) -> End {
-    let mut running = threads.len();
+fn until_the_end(threads: Vec<Thread>, status: &Status, door: &Door, inbox: &Receiver<Event>) -> End {
+    // The frontend threads and the feeder of batches.
+    let mut running = threads.len() + 1;
     let mut threads = Some(threads);
     let mut outcome = Ok(());
     while running > 0 {
         match inbox.recv() {
             Ok(Event::Signal) if threads.is_none() => return End::Forced,
             Ok(Event::Signal) => tracing::info!("draining: a second signal ends at once"),
-            Ok(Event::Ended(result)) => {
+            Ok(Event::Ended(name, result)) => {
                 running -= 1;
                 if let Err(error) = result {
-                    outcome = Err(Failure::failed(format!("a frontend thread failed: {error}")));
+                    outcome = Err(Failure::failed(format!("the thread {name} failed: {error}")));
                 }
             }
             Err(_) => break,
@@ -204,6 +254,7 @@ fn until_the_end(threads: Vec<Thread>, status: &Status, inbox: &Receiver<Event>)
         // A signal, or a thread that is gone: either way the others end too.
         if let Some(threads) = threads.take() {
             drain(&threads, status);
+            door.close();
         }
     }
     End::Drained(outcome)

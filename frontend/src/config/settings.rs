@@ -6,6 +6,7 @@ use engine::proto::address::Address;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 use toml::Value;
 
 /// Which commands take a setting as a flag.
@@ -103,6 +104,42 @@ pub const SETTINGS: &[Setting] = &[
         many: false,
         set: |config, given| put(&mut config.log, choice(one(given), LOG)),
         show: |config| name(config.log, LOG),
+    },
+    Setting {
+        key: "reuse_verdicts",
+        value_name: "ON|OFF",
+        help: "give a verdict that one account has paid for to others too, for a credit each: on or off",
+        scope: Scope::Server,
+        many: false,
+        set: |config, given| put(&mut config.reuse_verdicts, choice(one(given), SWITCH)),
+        show: |config| name(config.reuse_verdicts, SWITCH),
+    },
+    Setting {
+        key: "batch_rows_max",
+        value_name: "N",
+        help: "most rows of batches that are asked about at once; at most half of what the engine has room for",
+        scope: Scope::Server,
+        many: false,
+        set: |config, given| put(&mut config.batch.under_way_max, number(one(given), 1, 1_000_000)),
+        show: |config| integer(config.batch.under_way_max),
+    },
+    Setting {
+        key: "batch_wait",
+        value_name: "SECONDS",
+        help: "how long after its creation a batch asks again where servers say \"later\"; then it is unverifiable",
+        scope: Scope::Server,
+        many: false,
+        set: |config, given| put(&mut config.batch.wait, seconds(one(given))),
+        show: |config| integer(config.batch.wait.as_secs().try_into().ok()?),
+    },
+    Setting {
+        key: "batch_outage_wait",
+        value_name: "SECONDS",
+        help: "how long after its creation a batch waits for an outage to end; then the rest is given back",
+        scope: Scope::Server,
+        many: false,
+        set: |config, given| put(&mut config.batch.outage_wait, seconds(one(given))),
+        show: |config| integer(config.batch.outage_wait.as_secs().try_into().ok()?),
     },
     Setting {
         key: "spamtraps",
@@ -205,6 +242,7 @@ pub const SETTINGS: &[Setting] = &[
     },
 ];
 
+const SWITCH: &[(&str, bool)] = &[("on", true), ("off", false)];
 const LOG: &[(&str, LogFormat)] = &[("text", LogFormat::Text), ("json", LogFormat::Json)];
 const RUNTIME: &[(&str, RuntimeChoice)] =
     &[("auto", RuntimeChoice::Auto), ("monoio", RuntimeChoice::Monoio), ("glommio", RuntimeChoice::Glommio)];
@@ -231,6 +269,11 @@ pub fn number<T: FromStr + PartialOrd + std::fmt::Display>(text: &str, min: T, m
         Ok(number) if number >= min && number <= max => Ok(number),
         _ => Err(format!("`{text}` is no number from {min} to {max}")),
     }
+}
+
+/// A time of up to a day.
+fn seconds(text: &str) -> Result<Duration, String> {
+    number(text, 0, 24 * 60 * 60).map(Duration::from_secs)
 }
 
 fn choice<T: Copy>(text: &str, names: &[(&str, T)]) -> Result<T, String> {
@@ -315,6 +358,10 @@ mod tests {
             ("resolver", "dns.example:53"),
             ("pace", "Polite"),
             ("data", ""),
+            ("reuse_verdicts", "true"),
+            ("batch_rows_max", "0"),
+            ("batch_wait", "86401"),
+            ("batch_outage_wait", "1h"),
         ] {
             let setting = find(key).unwrap();
             assert!((setting.set)(&mut Config::default(), &[value.to_owned()]).is_err(), "{key} {value}");

@@ -1,7 +1,7 @@
 //! `GET` and `POST /v1/verify`: one address.
 
 pub mod full;
-mod test_mode;
+pub mod test_mode;
 
 use crate::query::Query;
 use crate::refusal::Refusal;

@@ -176,6 +176,36 @@ pub enum ChangeError {
     Store(StoreError),
 }
 
+/// Why a batch was not made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BatchError {
+    /// The idempotency key came before with another request.
+    KeyReused,
+    /// The rows cannot be charged; the number of rows and the batch's id count as amount and id of the hold.
+    Hold(HoldError),
+    /// The store cannot do its work.
+    Store(StoreError),
+}
+
+impl From<HoldError> for BatchError {
+    fn from(error: HoldError) -> BatchError {
+        match error {
+            HoldError::Store(error) => BatchError::Store(error),
+            other => BatchError::Hold(other),
+        }
+    }
+}
+
+impl fmt::Display for BatchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BatchError::KeyReused => f.write_str("the idempotency key came before with another request"),
+            BatchError::Hold(error) => error.fmt(f),
+            BatchError::Store(error) => error.fmt(f),
+        }
+    }
+}
+
 macro_rules! from_store_error {
     ($($error:ident),*) => {$(
         impl From<StoreError> for $error {
@@ -187,7 +217,7 @@ macro_rules! from_store_error {
         impl std::error::Error for $error {}
     )*};
 }
-from_store_error!(HoldError, SettleError, ChangeError);
+from_store_error!(BatchError, HoldError, SettleError, ChangeError);
 
 impl fmt::Display for HoldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

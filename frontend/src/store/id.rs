@@ -124,6 +124,7 @@ macro_rules! id {
 }
 
 id!(AccountId, "acc_", "Names an account.");
+id!(BatchId, "bat_", "Names a batch.");
 id!(KeyId, "key_", "Names an API key; it is no secret.");
 id!(
     EntryId,

@@ -34,9 +34,9 @@ mod writer;
 
 pub use self::redb::{Opening, RedbStore, StoreOptions};
 
-pub use error::{ChangeError, HoldError, OpenError, SettleError, StoreError};
+pub use error::{BatchError, ChangeError, HoldError, OpenError, SettleError, StoreError};
 pub use folder::DATABASE_FILE;
-pub use id::{AccountId, EntryId, KeyId};
+pub use id::{AccountId, BatchId, EntryId, KeyId};
 pub use pending::{Pending, Reply, pending};
 pub use types::*;
 
@@ -145,6 +145,59 @@ pub trait Store: Send + Sync {
     /// Gives a hold's credits back to where they came from; plan credits of a period that has ended expire with it.
     /// Never refused for want of room.
     fn void(&self, hold: HoldRef, now: UnixMs) -> Pending<Balance, SettleError>;
+
+    // Results.
+
+    /// Keyed hash of an address in its canonical form (ASCII case folded, the domain in A-labels). From memory.
+    fn hash_address(&self, canonical: &str) -> AddressHash;
+
+    /// What is known of an address, for this account.
+    ///
+    /// # Errors
+    /// As [`Store::account`].
+    fn known(&self, account: AccountId, address: &AddressHash, now: UnixMs) -> Result<Known, StoreError>;
+
+    /// Charges a credit for [`Known::Shared`]: a hold, its settlement and the account's own record at once. Refused
+    /// as [`Store::hold`] is.
+    fn charge_known(&self, hold: HoldRef, record: ResultRecord, now: UnixMs) -> Pending<Balance, HoldError>;
+
+    // Batches.
+
+    /// Charges a batch, makes it and remembers its idempotency key, at once. A key that is remembered is answered
+    /// before the credits are looked at. Rows of which the account has its own result of the last 24 hours are
+    /// answered from it, and so the batch may be complete at once.
+    ///
+    /// The batch's credits are a hold that opening the store does not void; it is answered when the batch completes.
+    fn create_batch(&self, new: NewBatch, now: UnixMs) -> Pending<BatchCreated, BatchError>;
+
+    /// Every batch with unanswered rows, in the order of their making.
+    ///
+    /// # Errors
+    /// As [`Store::account`].
+    fn open_batches(&self) -> Result<Vec<OpenBatch>, StoreError>;
+
+    /// The unanswered rows of a batch, in order; none of one that is complete or that there is not.
+    ///
+    /// # Errors
+    /// As [`Store::account`].
+    fn unanswered(&self, batch: BatchId) -> Result<Vec<OpenRow>, StoreError>;
+
+    /// Answers rows, of one batch or several; says which batches are complete by it. A row that was answered before,
+    /// or that there is not, is left alone. Never refused for want of room.
+    fn answer_rows(&self, answers: Vec<RowAnswer>, now: UnixMs) -> Pending<Vec<BatchId>, StoreError>;
+
+    /// A batch of this account; none once [`BATCH_KEEP_MS`] have passed since its completion.
+    ///
+    /// # Errors
+    /// As [`Store::account`].
+    fn batch(&self, account: AccountId, id: BatchId, now: UnixMs) -> Result<Option<BatchView>, StoreError>;
+
+    /// Removes what is past its time, a bounded part of it: expired results, batches, idempotency keys and keys of
+    /// the vault; ends batches that stayed unfinished for [`BATCH_OPEN_MS`]. What is past its time is not to be read
+    /// even before. To be called each minute, and again while it says that there is more.
+    fn purge(&self, now: UnixMs) -> Pending<Purged, StoreError>;
+
+    // The ledger, read.
 
     /// The account's last entries, the newest first, at most `limit`.
     ///

@@ -1,5 +1,11 @@
 //! What the store's methods take and give.
 
+mod batches;
+mod results;
+
+pub use batches::*;
+pub use results::*;
+
 use super::id::{AccountId, EntryId, KeyId};
 use crate::credits::Balance;
 use serde::{Deserialize, Serialize};
@@ -252,12 +258,6 @@ pub struct HoldRef {
     /// The hold.
     pub id: EntryId,
 }
-
-/// What becomes durable together with a settled charge. Nothing yet but the charge; the record of the result
-/// will stand here, so that an answer once given is never lost.
-#[derive(Debug, Clone, Default)]
-#[non_exhaustive]
-pub struct Settlement {}
 
 /// Pack credits to add to an account.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,12 +3,15 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod auth;
+mod batches;
 mod charging;
 mod clean;
 mod client;
 mod commands;
 mod connections;
+mod idempotency;
 mod lifecycle;
+mod repeats;
 mod requests;
 mod scripted;
 mod server;

@@ -2,15 +2,18 @@
 //!
 //! The local part is a word and a delay, as in `mailbox_exists-500`: the reason to find after so many milliseconds.
 //! `outage` and `stopping` are the engine's outages, `full` is a queue without room, `never` is no answer at all, and
-//! `panic` is a defect.
+//! `panic` is a defect. `later.2` finds a server that wants to be asked a second later, twice, and `down.2` is an
+//! outage, twice; then the mailbox exists. What was asked about is written to the file that [`ASKED`] names.
 
 use engine::config::EngineConfig;
 use engine::proto::verdict::Reason;
 use engine::{Answer, Finding, Outage, Refusal, Request, StartError};
 use frontend::engine_client::{Backend, Line};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
+use std::fs::File;
 use std::future::{Future, poll_fn};
+use std::io::Write;
 use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,16 +21,65 @@ use std::task::{Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// The variable that names the file for the addresses that were asked about, one a line.
+pub const ASKED: &str = "MAILPROBE_SCRIPTED_ASKED";
+
 /// Runs the command line with that engine.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    frontend::cli::main(arguments, |_: EngineConfig| Ok::<Box<dyn Backend>, StartError>(Box::new(Scripted)))
+    frontend::cli::main(arguments, |_: EngineConfig| {
+        Ok::<Box<dyn Backend>, StartError>(Box::new(Scripted::default()))
+    })
 }
 
-struct Scripted;
+#[derive(Default)]
+struct Scripted(Arc<Mutex<Memory>>);
+
+/// What all lines share.
+#[derive(Default)]
+struct Memory {
+    /// How often an address was asked about.
+    tries: HashMap<String, u32>,
+    asked: Option<File>,
+}
+
+impl Memory {
+    /// Notes that an address is asked about; says for the how manyeth time.
+    fn note(&mut self, address: &str) -> u32 {
+        if let Some(path) = std::env::var_os(ASKED) {
+            let open = || File::options().create(true).append(true).open(path).unwrap();
+            writeln!(self.asked.get_or_insert_with(open), "{address}").unwrap();
+        }
+        let tries = self.tries.entry(address.to_owned()).or_default();
+        *tries += 1;
+        *tries
+    }
+}
+
+/// What is found at the `tries`th time of asking.
+fn find(word: &str, tries: u32) -> Result<Finding, Outage> {
+    let found = |reason| Ok(Finding { reason, rule: "scripted", retry_after: None });
+    match word.split_once('.') {
+        Some(("later", times)) if tries <= times.parse().unwrap() => {
+            let retry_after = Some(Duration::from_secs(1));
+            return Ok(Finding { reason: Reason::Unverifiable, rule: "scripted", retry_after });
+        }
+        Some(("down", times)) if tries <= times.parse().unwrap() => return Err(Outage::Unavailable),
+        Some(("later" | "down", _)) => return found(Reason::MailboxExists),
+        _ => {}
+    }
+    match word {
+        "outage" => Err(Outage::Unavailable),
+        "stopping" => Err(Outage::Stopping),
+        word => {
+            let reason = Reason::ALL.into_iter().find(|reason| reason.as_str() == word);
+            found(reason.unwrap_or(Reason::MailboxNotFound))
+        }
+    }
+}
 
 impl Backend for Scripted {
     fn line(&self, capacity: usize) -> Box<dyn Line + Send> {
-        Box::new(ScriptedLine { capacity, shared: Arc::default() })
+        Box::new(ScriptedLine { capacity, memory: Arc::clone(&self.0), shared: Arc::default() })
     }
 
     fn describe(&self) -> String {
@@ -39,6 +91,7 @@ impl Backend for Scripted {
 
 struct ScriptedLine {
     capacity: usize,
+    memory: Arc<Mutex<Memory>>,
     shared: Arc<Mutex<Shared>>,
 }
 
@@ -68,16 +121,14 @@ impl Line for ScriptedLine {
             return Err(Refusal::Full);
         }
         shared.under_way += 1;
-        let result = match word {
-            "never" => return Ok(()),
-            "outage" => Err(Outage::Unavailable),
-            "stopping" => Err(Outage::Stopping),
-            word => {
-                let reason = Reason::ALL.into_iter().find(|reason| reason.as_str() == word);
-                let reason = reason.unwrap_or(Reason::MailboxNotFound);
-                Ok(Finding { reason, rule: "scripted", retry_after: None })
-            }
+        let tries = {
+            let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+            memory.note(&request.address.canonical())
         };
+        if word == "never" {
+            return Ok(());
+        }
+        let result = find(word, tries);
         let trace = if request.trace { vec!["asked nobody".to_owned()] } else { Vec::new() };
         let answer = Answer { ticket: request.ticket, result, trace };
         let (line, delay) = (Arc::clone(&self.shared), Duration::from_millis(delay.parse().unwrap_or(0)));

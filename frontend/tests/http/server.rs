@@ -1,6 +1,8 @@
 //! A server in a process of its own, on a free port and a data folder that goes with it.
 
 use crate::client::{Answer, Connection};
+use crate::scripted::ASKED;
+use serde_json::Value;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -67,6 +69,7 @@ impl Server {
         let mut arguments = vec!["serve", "--listen", "127.0.0.1:0", "--data", data.to_str().unwrap()];
         arguments.extend(flags);
         give(&mut program, &arguments);
+        program.env(ASKED, folder.path().join("asked"));
         let mut child = program
             .stdout(Stdio::piped())
             .stderr(std::fs::File::options().create(true).append(true).open(&log).unwrap())
@@ -98,6 +101,29 @@ impl Server {
     /// What it has logged so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
+    }
+
+    /// How often the engine was asked about this address.
+    pub fn asked(&self, address: &str) -> usize {
+        let asked = std::fs::read_to_string(self.folder().join("asked")).unwrap_or_default();
+        asked.lines().filter(|line| *line == address).count()
+    }
+
+    /// A live key of another account, which this makes.
+    pub fn stranger(&self) -> String {
+        self.administer(&["account", "create", "stranger"]);
+        let made = self.administer(&["key", "create", "stranger", "--json"]);
+        let made: Value = serde_json::from_str(&made).unwrap();
+        made["key"].as_str().unwrap().to_owned()
+    }
+
+    /// What the ledger says of the first account: credits held and spent. It must add up.
+    pub fn ledger(&self) -> (u64, u64) {
+        let shown: Value =
+            serde_json::from_str(&self.administer(&["account", "show", "default", "--json"])).unwrap();
+        assert_eq!(shown["audit"]["faults"].as_array().map(Vec::len), Some(0), "{shown}");
+        let balance = &shown["account"]["balance"];
+        (balance["held"].as_u64().unwrap(), balance["spent"].as_u64().unwrap())
     }
 
     pub fn connect(&self) -> Connection {
@@ -153,8 +179,13 @@ impl Server {
     }
 
     /// Ends it without a warning and starts another on its folder.
-    pub fn restart_after_kill(mut self, flags: &[&str]) -> Server {
-        self.signal(libc::SIGKILL);
+    pub fn restart_after_kill(self, flags: &[&str]) -> Server {
+        self.restart_after(libc::SIGKILL, flags)
+    }
+
+    /// Ends it by a signal and starts another on its folder.
+    pub fn restart_after(mut self, signal: i32, flags: &[&str]) -> Server {
+        self.signal(signal);
         self.wait();
         let folder = self.folder.take().unwrap();
         Server::start_in(folder, flags)
@@ -214,9 +245,14 @@ pub fn get(key: &str, path: &str) -> String {
 
 /// A POST request with a JSON body.
 pub fn post(key: &str, path: &str, body: &str) -> String {
+    post_with(key, path, "", body)
+}
+
+/// A POST request with a JSON body and more headers, each with its line's end.
+pub fn post_with(key: &str, path: &str, headers: &str, body: &str) -> String {
     let length = body.len();
     format!(
         "POST {path} HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\n\
-         Content-Length: {length}\r\n\r\n{body}"
+         {headers}Content-Length: {length}\r\n\r\n{body}"
     )
 }

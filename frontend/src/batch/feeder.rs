@@ -1,0 +1,235 @@
+//! The thin shell around the queue: loads rows, asks the store and the engine, writes answers.
+//!
+//! A turn of its loop takes the answers that are there, writes them as one group, and hands out as many questions
+//! as there is room for. While a group is written the next one gathers in the engine's inbox.
+
+use super::door::Door;
+use super::queue::{Limits, Queue, Row, Ticket};
+use crate::clock;
+use crate::convert;
+use crate::engine_client::Line;
+use crate::runtime::{self, Driver};
+use crate::store::{Known, OpenBatch, RowAnswer, RowOutcome, Store, StoreError};
+use crate::survive::forget;
+use engine::proto::address::Address;
+use engine::{Answer, Outage, Priority, Refusal, Request};
+use std::future::poll_fn;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+/// Questions handed out in one turn: reading the store for each takes time, and answers come in meanwhile.
+const ASKED_IN_A_TURN_MAX: usize = 256;
+/// Batches loaded in one turn.
+const LOADED_IN_A_TURN_MAX: usize = 8;
+/// Answers taken in one turn: the rows of a group that is written at once.
+const ANSWERS_IN_A_TURN_MAX: usize = 1024;
+/// How long the loop sleeps at most while there is work: the wall clock may be set.
+const TICK: Duration = Duration::from_secs(1);
+/// When the engine has no room, and none of its answers need be ours.
+const ROOM_PAUSE: Duration = Duration::from_millis(50);
+/// When the store cannot read.
+const STORE_PAUSE: Duration = Duration::from_millis(250);
+
+/// What the feeder's thread is started with.
+pub struct Feeder {
+    /// What it runs on.
+    pub driver: Driver,
+    /// Its way to the engine.
+    pub line: Box<dyn Line + Send>,
+    /// The batches.
+    pub store: Arc<dyn Store>,
+    /// How it hears of new ones.
+    pub door: Arc<Door>,
+    /// What bounds it.
+    pub limits: Limits,
+    /// Whether an answer that another account has paid for may be reused.
+    pub reuse: bool,
+}
+
+/// What keeps the loop from going on at once.
+enum Pause {
+    /// There is more to hand out.
+    None,
+    /// Nothing, until an answer comes or a question is ready again.
+    Idle,
+    /// Somebody has no room.
+    Short(Duration),
+}
+
+impl Feeder {
+    /// Feeds until the door is closed. What is under way then is left to the next start.
+    ///
+    /// # Errors
+    /// There is no runtime, or the store cannot be read.
+    pub fn run(self) -> io::Result<()> {
+        runtime::run(self.driver, |_| self.main())?
+    }
+
+    async fn main(self) -> io::Result<()> {
+        let mut queue = Queue::new(self.limits);
+        let open = self.store.open_batches().map_err(io::Error::other)?;
+        if !open.is_empty() {
+            tracing::info!(batches = open.len(), "goes on with batches that are not finished");
+        }
+        open.into_iter().for_each(|batch| queue.add(batch));
+        while !self.door.is_closed() {
+            self.door.take().into_iter().for_each(|batch| queue.add(batch));
+            let pause = self.turn(&mut queue);
+            if let Err(error) = self.write(queue.take_answers()).await {
+                // Rows without a written answer are asked about again after the restart that this takes anyway.
+                tracing::error!(
+                    "answers of batches could not be written, and no more are asked for: {error}"
+                );
+                return self.rest().await;
+            }
+            self.wait(&mut queue, pause).await;
+        }
+        self.receive(&mut queue);
+        self.write(queue.take_answers()).await.map_err(io::Error::other)
+    }
+
+    fn turn(&self, queue: &mut Queue) -> Pause {
+        self.receive(queue);
+        queue.give_up(clock::now());
+        for _ in 0..LOADED_IN_A_TURN_MAX {
+            let Some(batch) = queue.to_load() else { break };
+            if let Err((batch, error)) = self.load(queue, batch) {
+                tracing::error!(batch = %batch.batch, "the rows of a batch could not be read: {error}");
+                queue.put_off_loading(batch);
+                return Pause::Short(STORE_PAUSE);
+            }
+        }
+        for _ in 0..ASKED_IN_A_TURN_MAX {
+            let now = clock::now();
+            let Some((ticket, question)) = queue.next(now) else { return Pause::Idle };
+            let address = question.address.clone();
+            match self.store.known(question.account, &question.hash, now) {
+                Ok(Known::Own(result)) => queue.known(ticket, RowOutcome::Repeated(result.reason)),
+                Ok(Known::Shared(result)) if self.reuse => {
+                    queue.known(ticket, RowOutcome::Reused(result.reason));
+                }
+                Ok(Known::Shared(_) | Known::Nothing) => {
+                    if let Some(pause) = self.ask(queue, ticket, address) {
+                        return pause;
+                    }
+                }
+                Err(error) => {
+                    tracing::error!("the store could not be asked for an answer: {error}");
+                    queue.put_back(ticket);
+                    return Pause::Short(STORE_PAUSE);
+                }
+            }
+        }
+        Pause::None
+    }
+
+    /// Loads the rows of a batch that have no answer.
+    fn load(&self, queue: &mut Queue, batch: OpenBatch) -> Result<(), (OpenBatch, StoreError)> {
+        let open = match self.store.unanswered(batch.batch) {
+            Ok(open) => open,
+            Err(error) => return Err((batch, error)),
+        };
+        let mut rows = Vec::with_capacity(open.len());
+        for row in open {
+            match Address::parse(&row.email) {
+                Ok(address) => {
+                    let hash = self.store.hash_address(&address.canonical());
+                    rows.push(Row { index: row.index, address, hash });
+                }
+                // It was one when the batch was made: an earlier version read addresses differently.
+                Err(_) => queue.answer_row(batch.batch, row.index, RowOutcome::Unanswered),
+            }
+        }
+        queue.load(&batch, rows);
+        Ok(())
+    }
+
+    /// Hands a question to the engine; says for how long to pause if it has no room. A panic there costs this
+    /// question a try and nothing else.
+    fn ask(&self, queue: &mut Queue, ticket: Ticket, address: Address) -> Option<Pause> {
+        let request = Request { ticket, address, priority: Priority::Batch, trace: false };
+        match catch_unwind(AssertUnwindSafe(|| self.line.submit(request))) {
+            Ok(Ok(())) => None,
+            Ok(Err(Refusal::Full | Refusal::Stopping)) => {
+                queue.put_back(ticket);
+                Some(Pause::Short(ROOM_PAUSE))
+            }
+            Err(payload) => {
+                forget(payload);
+                queue.failed(ticket, clock::now());
+                None
+            }
+        }
+    }
+
+    /// Takes the answers that are there.
+    fn receive(&self, queue: &mut Queue) {
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        for _ in 0..ANSWERS_IN_A_TURN_MAX {
+            let Poll::Ready(answer) = pin!(self.line.answer()).poll(&mut cx) else { break };
+            take(queue, answer);
+        }
+    }
+
+    /// Writes a group of answers.
+    async fn write(&self, answers: Vec<RowAnswer>) -> Result<(), StoreError> {
+        if !answers.is_empty() {
+            let completed = self.store.answer_rows(answers, clock::now()).await?;
+            if !completed.is_empty() {
+                tracing::debug!(batches = completed.len(), "batches are complete");
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until there may be something to do.
+    async fn wait(&self, queue: &mut Queue, pause: Pause) {
+        let patience = match pause {
+            Pause::None => return,
+            Pause::Short(time) => Some(time),
+            Pause::Idle if queue.is_empty() => None,
+            Pause::Idle => {
+                let due = queue.due().map(|due| Duration::from_millis(due.saturating_sub(clock::now())));
+                Some(due.map_or(TICK, |due| due.min(TICK)))
+            }
+        };
+        let mut answer = self.line.answer();
+        let mut sleep = patience.map(|time| Box::pin(monoio::time::sleep(time)));
+        let answered = poll_fn(|cx| {
+            if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
+                return Poll::Ready(Some(answer));
+            }
+            let slept = sleep.as_mut().is_some_and(|sleep| sleep.as_mut().poll(cx).is_ready());
+            if slept || self.door.poll(cx).is_ready() { Poll::Ready(None) } else { Poll::Pending }
+        })
+        .await;
+        drop(answer);
+        if let Some(answer) = answered {
+            take(queue, answer);
+        }
+    }
+
+    /// Waits for the door to close.
+    async fn rest(&self) -> io::Result<()> {
+        while !self.door.is_closed() {
+            self.door.take();
+            poll_fn(|cx| self.door.poll(cx)).await;
+        }
+        Ok(())
+    }
+}
+
+fn take(queue: &mut Queue, Answer { ticket, result, .. }: Answer) {
+    match result {
+        Ok(finding) => {
+            queue.found(ticket, convert::reason(finding.reason), finding.retry_after, clock::now());
+        }
+        Err(Outage::Unavailable) => queue.failed(ticket, clock::now()),
+        // The engine ends, and so does the feeder: the next start asks again.
+        Err(Outage::Stopping) => {}
+    }
+}

@@ -1,0 +1,349 @@
+//! Batches on a clock that the test moves.
+
+use super::*;
+
+const SECOND: u64 = 1_000;
+const WAIT: u64 = 1_200 * SECOND;
+const OUTAGE_WAIT: u64 = 3_600 * SECOND;
+/// When the batches of these tests are made.
+const BORN: UnixMs = 1_000_000_000;
+
+fn queue(under_way_max: usize) -> Queue {
+    Queue::new(Limits {
+        under_way_max,
+        wait: Duration::from_millis(WAIT),
+        outage_wait: Duration::from_millis(OUTAGE_WAIT),
+    })
+}
+
+fn account(number: u128) -> AccountId {
+    AccountId::new(1, number)
+}
+
+fn batch(account_number: u128, number: u128, total: u32) -> OpenBatch {
+    let (batch, account) = (BatchId::new(1, number), account(account_number));
+    OpenBatch { batch, account, created_at: BORN, total, answered: 0 }
+}
+
+fn row(index: u32, local: &str) -> Row {
+    let address = Address::parse(&format!("{local}@example.com")).unwrap();
+    let mut hash = [0; 16];
+    hash[..local.len()].copy_from_slice(local.as_bytes());
+    Row { index, address, hash: AddressHash(hash) }
+}
+
+/// Takes up and loads a batch with these local parts.
+fn load(queue: &mut Queue, open: OpenBatch, locals: &[&str]) {
+    queue.add(open);
+    assert_eq!(queue.to_load(), Some(open));
+    queue.load(&open, (0..).zip(locals).map(|(index, local)| row(index, local)).collect());
+}
+
+/// All that is handed out now, by local part.
+fn hand_out(queue: &mut Queue, now: UnixMs) -> Vec<(Ticket, String)> {
+    std::iter::from_fn(|| {
+        queue.next(now).map(|(ticket, question)| (ticket, question.address.local().to_owned()))
+    })
+    .collect()
+}
+
+fn locals(handed_out: &[(Ticket, String)]) -> Vec<&str> {
+    handed_out.iter().map(|(_, local)| local.as_str()).collect()
+}
+
+/// The answers, as rows and what they were answered.
+fn answers(queue: &mut Queue) -> Vec<(u32, RowOutcome)> {
+    queue.take_answers().into_iter().map(|answer| (answer.index, answer.outcome)).collect()
+}
+
+fn after(seconds: u64) -> Option<Duration> {
+    Some(Duration::from_secs(seconds))
+}
+
+#[test]
+fn a_batch_is_asked_answered_and_forgotten() {
+    let mut queue = queue(10);
+    load(&mut queue, batch(1, 1, 2), &["a", "b"]);
+    let out = hand_out(&mut queue, BORN);
+    assert_eq!(locals(&out), ["a", "b"]);
+    queue.found(out[1].0, Reason::CatchAll, None, BORN);
+    assert!(!queue.is_empty());
+    queue.known(out[0].0, RowOutcome::Reused(Reason::MailboxExists));
+    assert_eq!(
+        answers(&mut queue),
+        [(1, RowOutcome::Verified(Reason::CatchAll)), (0, RowOutcome::Reused(Reason::MailboxExists))]
+    );
+    assert!(queue.is_empty() && queue.accounts.is_empty() && queue.twins.is_empty());
+    assert_eq!((queue.loaded, queue.due()), (0, None));
+    queue.found(out[0].0, Reason::MailboxNotFound, None, BORN);
+    assert!(answers(&mut queue).is_empty(), "an answer that comes twice finds nobody");
+}
+
+#[test]
+fn equal_addresses_are_one_question() {
+    let mut queue = queue(10);
+    load(&mut queue, batch(1, 1, 4), &["a", "b", "a", "a"]);
+    let out = hand_out(&mut queue, BORN);
+    assert_eq!(locals(&out), ["a", "b"]);
+    queue.found(out[0].0, Reason::MailboxExists, None, BORN);
+    queue.known(out[1].0, RowOutcome::Repeated(Reason::CatchAll));
+    let same = RowOutcome::Repeated(Reason::MailboxExists);
+    assert_eq!(
+        answers(&mut queue),
+        [
+            (0, RowOutcome::Verified(Reason::MailboxExists)),
+            (2, same),
+            (3, same),
+            (1, RowOutcome::Repeated(Reason::CatchAll))
+        ]
+    );
+    assert!(queue.is_empty());
+}
+
+#[test]
+fn accounts_take_turns_and_older_batches_come_first() {
+    let mut queue = queue(100);
+    load(&mut queue, batch(1, 1, 3), &["a1", "a2", "a3"]);
+    load(&mut queue, batch(1, 2, 2), &["b1", "b2"]);
+    load(&mut queue, batch(2, 3, 2), &["c1", "c2"]);
+    load(&mut queue, batch(3, 4, 1), &["d1"]);
+    let out = hand_out(&mut queue, BORN);
+    assert_eq!(locals(&out), ["a1", "c1", "d1", "a2", "c2", "a3", "b1", "b2"]);
+}
+
+#[test]
+fn no_more_are_under_way_than_there_is_room_for() {
+    let mut queue = queue(2);
+    load(&mut queue, batch(1, 1, 4), &["a", "b", "c", "d"]);
+    let out = hand_out(&mut queue, BORN);
+    assert_eq!(locals(&out), ["a", "b"]);
+    queue.put_back(out[1].0);
+    assert_eq!(locals(&hand_out(&mut queue, BORN)), ["b"], "what had no room is the next again");
+    queue.found(out[0].0, Reason::CatchAll, None, BORN);
+    assert_eq!(locals(&hand_out(&mut queue, BORN)), ["c"]);
+}
+
+#[test]
+fn a_batch_is_taken_up_once() {
+    let mut queue = queue(10);
+    let open = batch(1, 1, 1);
+    queue.add(open);
+    queue.add(open);
+    assert_eq!((queue.to_load(), queue.to_load()), (Some(open), None));
+    queue.put_off_loading(open);
+    assert_eq!(queue.to_load(), Some(open));
+    queue.load(&open, vec![row(0, "a")]);
+    queue.add(open);
+    assert_eq!(queue.to_load(), None);
+    let ticket = hand_out(&mut queue, BORN)[0].0;
+    queue.found(ticket, Reason::CatchAll, None, BORN);
+    // Only now it is told of it: nothing is left to do.
+    queue.add(open);
+    assert_eq!(queue.to_load(), Some(open));
+    queue.load(&open, Vec::new());
+    assert!(queue.is_empty() && queue.accounts.is_empty());
+}
+
+#[test]
+fn greylisted_rows_are_asked_again_ever_later_and_a_last_time_at_the_deadline() {
+    let mut queue = queue(10);
+    load(&mut queue, batch(1, 1, 1), &["a"]);
+    let mut now = BORN;
+    let mut asked = Vec::new();
+    loop {
+        let out = hand_out(&mut queue, now);
+        asked.push((now - BORN) / SECOND);
+        queue.found(out[0].0, Reason::Unverifiable, after(100), now);
+        let Some(due) = queue.due() else { break };
+        assert!(hand_out(&mut queue, due - 1).is_empty());
+        now = due;
+    }
+    assert_eq!(asked, [0, 100, 300, 700, 1200]);
+    assert_eq!(answers(&mut queue), [(0, RowOutcome::Verified(Reason::Unverifiable))]);
+    assert!(queue.is_empty());
+}
+
+#[test]
+fn who_wants_to_wait_too_long_is_unverifiable_at_once() {
+    for (age, wish, waits) in
+        [(0, 1200, true), (0, 1201, false), (1190, 10, true), (1190, 11, false), (9999, 0, false)]
+    {
+        let mut queue = queue(10);
+        load(&mut queue, batch(1, 1, 1), &["a"]);
+        let now = BORN + age * SECOND;
+        let ticket = hand_out(&mut queue, now)[0].0;
+        queue.found(ticket, Reason::Unverifiable, after(wish), now);
+        assert_eq!(answers(&mut queue).is_empty(), waits, "{age} {wish}");
+    }
+}
+
+#[test]
+fn a_later_answer_counts() {
+    let mut queue = queue(10);
+    load(&mut queue, batch(1, 1, 2), &["a", "b"]);
+    let out = hand_out(&mut queue, BORN);
+    queue.found(out[0].0, Reason::Unverifiable, after(60), BORN);
+    queue.found(out[1].0, Reason::CatchAll, None, BORN);
+    assert_eq!(answers(&mut queue).len(), 1);
+    let now = BORN + 60 * SECOND;
+    let ticket = hand_out(&mut queue, now)[0].0;
+    queue.found(ticket, Reason::MailboxExists, None, now);
+    assert_eq!(answers(&mut queue), [(0, RowOutcome::Verified(Reason::MailboxExists))]);
+}
+
+#[test]
+fn an_outage_is_waited_out_and_in_the_end_refunded() {
+    let mut queue = queue(10);
+    load(&mut queue, batch(1, 1, 2), &["a", "a"]);
+    let mut now = BORN;
+    let mut asked = Vec::new();
+    loop {
+        let out = hand_out(&mut queue, now);
+        asked.push((now - BORN) / SECOND);
+        queue.failed(out[0].0, now);
+        let Some(due) = queue.due() else { break };
+        now = due;
+    }
+    assert_eq!(asked[..8], [0, 1, 3, 7, 15, 31, 63, 123]);
+    assert_eq!((asked[8], asked.last()), (183, Some(&3600)));
+    assert_eq!(answers(&mut queue), [(0, RowOutcome::Unanswered), (1, RowOutcome::Unanswered)]);
+    assert!(queue.is_empty());
+}
+
+#[test]
+fn an_old_batch_gets_a_try_before_it_is_refunded() {
+    let mut queue = queue(10);
+    load(&mut queue, batch(1, 1, 2), &["a", "b"]);
+    let now = BORN + 10 * OUTAGE_WAIT;
+    let out = hand_out(&mut queue, now);
+    queue.found(out[0].0, Reason::MailboxExists, None, now);
+    queue.failed(out[1].0, now);
+    assert_eq!(
+        answers(&mut queue),
+        [(0, RowOutcome::Verified(Reason::MailboxExists)), (1, RowOutcome::Unanswered)]
+    );
+}
+
+#[test]
+fn an_address_is_under_way_once_for_an_account() {
+    let mut queue = queue(10);
+    load(&mut queue, batch(1, 1, 1), &["a"]);
+    load(&mut queue, batch(1, 2, 2), &["a", "b"]);
+    load(&mut queue, batch(2, 3, 1), &["a"]);
+    let out = hand_out(&mut queue, BORN);
+    assert_eq!(locals(&out), ["a", "a", "b"], "another account's does not wait");
+    queue.found(out[0].0, Reason::CatchAll, None, BORN);
+    assert!(hand_out(&mut queue, BORN).is_empty());
+    assert_eq!(locals(&hand_out(&mut queue, BORN + TWIN_WAIT)), ["a"]);
+}
+
+#[test]
+fn what_is_never_answered_is_tried_again() {
+    let mut queue = queue(10);
+    load(&mut queue, batch(1, 1, 2), &["a", "b"]);
+    assert!(queue.next(BORN).is_some() && queue.next(BORN + 5 * SECOND).is_some());
+    let now = BORN + millis(UNDER_WAY_TIME_MAX);
+    queue.give_up(now - 1);
+    assert_eq!(queue.under_way.len(), 2);
+    queue.give_up(now);
+    assert_eq!((queue.under_way.len(), queue.due()), (1, Some(now + RETRY_MIN)));
+    assert_eq!(locals(&hand_out(&mut queue, now + RETRY_MIN)), ["a"]);
+}
+
+#[test]
+fn rows_are_loaded_only_while_few_are_ready() {
+    let mut queue = queue(1_000);
+    let locals: Vec<String> = (0..200).map(|number| format!("r{number}")).collect();
+    let rows = || (0..).zip(&locals).map(|(index, local)| row(index, local)).collect::<Vec<Row>>();
+    for number in 0..3 {
+        queue.add(batch(1, number, 200));
+    }
+    queue.add(batch(2, 9, 200));
+    for (account, number) in [(1, 0), (2, 9)] {
+        let open = queue.to_load().unwrap();
+        assert_eq!((open.account, open.batch), (super::tests::account(account), BatchId::new(1, number)));
+        queue.load(&open, rows());
+    }
+    assert_eq!(queue.to_load(), None, "both accounts have enough to ask about");
+    assert!(queue.next(BORN).is_some());
+    assert_eq!(queue.to_load().map(|open| open.batch), Some(BatchId::new(1, 1)));
+}
+
+#[test]
+fn memory_is_bounded_however_many_are_put_off() {
+    let mut queue = queue(LOADED_MAX);
+    for account in 0..3 {
+        for number in 0..200 {
+            queue.add(batch(account, account * 1_000 + number, 200));
+        }
+    }
+    let mut number = 0;
+    while let Some(open) = queue.to_load() {
+        let rows = (0..200).map(|index| {
+            number += 1;
+            row(index, &format!("r{number}"))
+        });
+        queue.load(&open, rows.collect());
+        for (ticket, _) in hand_out(&mut queue, BORN) {
+            queue.found(ticket, Reason::Unverifiable, after(60), BORN);
+        }
+    }
+    assert_eq!(queue.loaded, 3 * LOADED_OF_ACCOUNT_MAX);
+    assert_eq!(queue.later.len(), queue.loaded);
+    // What ends makes room.
+    let now = BORN + 60 * SECOND;
+    let ticket = queue.next(now).unwrap().0;
+    queue.found(ticket, Reason::CatchAll, None, now);
+    assert_eq!(queue.to_load(), None, "its account has plenty ready again");
+}
+
+#[test]
+fn any_course_of_events_answers_every_row_once() {
+    for seed in 0..200 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut queue = queue(random.usize(1..20));
+        let mut expected = HashSet::new();
+        let mut unborn: Vec<OpenBatch> = (0..random.u128(1..12))
+            .map(|number| batch(random.u128(1..4), number, random.u32(1..9)))
+            .collect();
+        let mut seen = HashSet::new();
+        let mut now = BORN;
+        while !(unborn.is_empty() && queue.is_empty()) {
+            now += random.u64(0..3 * SECOND);
+            if let Some(open) = unborn.pop_if(|_| random.bool()) {
+                expected.extend((0..open.total).map(|index| (open.batch, index)));
+                queue.add(open);
+            }
+            if let Some(open) = queue.to_load() {
+                if random.u8(..) < 30 {
+                    queue.put_off_loading(open);
+                } else {
+                    let locals = ["a", "b", "c", "d", "e"];
+                    let rows = (0..open.total).map(|index| row(index, locals[random.usize(..5)]));
+                    queue.load(&open, rows.collect());
+                }
+            }
+            queue.next(now);
+            if let Some(&ticket) = queue.under_way.keys().nth(random.usize(..20)) {
+                match random.u8(..10) {
+                    0..4 => queue.found(ticket, Reason::MailboxExists, None, now),
+                    4..6 => queue.found(ticket, Reason::Unverifiable, after(random.u64(..400)), now),
+                    6 => queue.failed(ticket, now),
+                    7 => queue.known(ticket, RowOutcome::Repeated(Reason::CatchAll)),
+                    8 => queue.put_back(ticket),
+                    _ => queue.give_up(now + random.u64(..2_000 * SECOND)),
+                }
+            }
+            for answer in queue.take_answers() {
+                assert!(seen.insert((answer.batch, answer.index)), "seed {seed}: answered twice");
+            }
+            if queue.under_way.is_empty()
+                && let Some(due) = queue.due()
+            {
+                now = now.max(due);
+            }
+        }
+        assert_eq!(seen, expected, "seed {seed}");
+        assert!(queue.accounts.is_empty() && queue.twins.is_empty() && queue.loaded == 0, "seed {seed}");
+    }
+}

@@ -1,0 +1,141 @@
+//! The header `Idempotency-Key`: what a key may be, what makes two requests the same, and which are under way.
+//!
+//! What a key was answered is durable and the store's; here is only what ends with the process. A key counts within an
+//! account and a mode, and there is one endpoint that takes one.
+
+use crate::store::{AccountId, KeyMode};
+use api::{Issue, IssueType};
+use ring::digest::{SHA256, digest};
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Longest key.
+pub const KEY_CHARS_MAX: usize = 255;
+
+const LOC: [&str; 2] = ["header", "idempotency-key"];
+
+/// Reads the values of the header as they came; none at all is no key.
+///
+/// # Errors
+/// There is more than one, it is empty or too long, or has other characters than those of printable ASCII.
+pub fn key(values: &[Vec<u8>]) -> Result<Option<String>, Issue> {
+    let value = match values {
+        [] => return Ok(None),
+        [value] => value,
+        _ => return Err(Issue::new(&LOC, IssueType::Duplicate, "given more than once")),
+    };
+    if value.len() > KEY_CHARS_MAX {
+        let msg = format!("at most {KEY_CHARS_MAX} characters");
+        return Err(Issue::new(&LOC, IssueType::StringTooLong, msg).ctx("max_length", KEY_CHARS_MAX));
+    }
+    let printable = value.iter().all(|byte| matches!(byte, b' '..=b'~'));
+    match std::str::from_utf8(value) {
+        Ok(key) if printable && !key.is_empty() => Ok(Some(key.to_owned())),
+        _ => {
+            let msg = format!("must be 1 to {KEY_CHARS_MAX} printable ASCII characters");
+            Err(Issue::new(&LOC, IssueType::StringPatternMismatch, msg))
+        }
+    }
+}
+
+/// What two bodies have in common that say the same: SHA-256 of the canonical JSON.
+///
+/// # Errors
+/// It is no JSON text.
+pub fn fingerprint(body: &[u8]) -> Result<[u8; 32], String> {
+    let canonical = api::json::canonical(body)?;
+    let mut hash = [0; 32];
+    hash.copy_from_slice(digest(&SHA256, &canonical).as_ref());
+    Ok(hash)
+}
+
+/// Within what a key counts, and the key.
+type Scoped = (AccountId, KeyMode, String);
+
+/// The keys of requests under way, over all threads.
+#[derive(Default)]
+pub struct InProgress(Mutex<HashSet<Scoped>>);
+
+/// A key is taken until this is dropped.
+pub struct Claim {
+    keys: Arc<InProgress>,
+    key: Scoped,
+}
+
+impl InProgress {
+    /// Takes a key; `None` while another request has it.
+    pub fn claim(self: &Arc<InProgress>, account: AccountId, mode: KeyMode, key: &str) -> Option<Claim> {
+        let key = (account, mode, key.to_owned());
+        let free = self.lock().insert(key.clone());
+        free.then(|| Claim { keys: Arc::clone(self), key })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashSet<Scoped>> {
+        // A set is whole after a panic of whoever held the lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.keys.lock().remove(&self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(values: &[&[u8]], expected: Result<Option<&str>, IssueType>) {
+        let values: Vec<Vec<u8>> = values.iter().map(|value| value.to_vec()).collect();
+        match (key(&values), expected) {
+            (Ok(got), Ok(expected)) => assert_eq!(got.as_deref(), expected),
+            (Err(issue), Err(kind)) => assert_eq!(issue.kind, kind),
+            (got, _) => panic!("{values:?}: {}", got.is_ok()),
+        }
+    }
+
+    #[test]
+    fn what_a_key_may_be() {
+        let long = "k".repeat(KEY_CHARS_MAX + 1);
+        check(&[], Ok(None));
+        check(&[b"a"], Ok(Some("a")));
+        check(&[b"\"8e03978e 40d5\"~"], Ok(Some("\"8e03978e 40d5\"~")));
+        check(&[&long.as_bytes()[1..]], Ok(Some(&long[1..])));
+        check(&[long.as_bytes()], Err(IssueType::StringTooLong));
+        check(&[b""], Err(IssueType::StringPatternMismatch));
+        check(&["clé".as_bytes()], Err(IssueType::StringPatternMismatch));
+        check(&[b"a\tb"], Err(IssueType::StringPatternMismatch));
+        check(&[b"\xff"], Err(IssueType::StringPatternMismatch));
+        check(&[b"a", b"a"], Err(IssueType::Duplicate));
+    }
+
+    #[test]
+    fn bodies_are_the_same_by_what_they_say() {
+        let one = fingerprint(b"{\"emails\":[\"a\"],\"name\":\"n\"}").unwrap();
+        assert_eq!(one, fingerprint(b" {\"name\":\"\\u006e\", \"emails\": [\"a\"]}").unwrap());
+        assert_ne!(one, fingerprint(b"{\"emails\":[\"b\"],\"name\":\"n\"}").unwrap());
+        assert!(fingerprint(b"{").is_err());
+    }
+
+    #[test]
+    fn a_key_is_free_again_whatever_happens() {
+        use KeyMode::{Live, Test};
+        let keys = Arc::new(InProgress::default());
+        let (one, other) = (AccountId::new(1, 1), AccountId::new(1, 2));
+        let claim = keys.claim(one, Live, "k").unwrap();
+        assert!(keys.claim(one, Live, "k").is_none());
+        for (account, mode, key) in [(one, Live, "l"), (one, Test, "k"), (other, Live, "k")] {
+            assert!(keys.claim(account, mode, key).is_some());
+        }
+        drop(claim);
+        let panicked = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                let _claim = keys.claim(one, Live, "k").unwrap();
+                assert!(keys.claim(one, Live, "k").is_some(), "it is taken");
+            });
+            thread.join().is_err()
+        });
+        assert!(panicked && keys.claim(one, Live, "k").is_some());
+    }
+}

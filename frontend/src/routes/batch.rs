@@ -1,0 +1,51 @@
+//! `POST /v1/verify/batch` and `GET /v1/verify/batch/{batch_id}`: up to 200 addresses at once, answered later.
+
+mod submission;
+
+use crate::clock;
+use crate::refusal::Refusal;
+use crate::router::{Call, Reply};
+use crate::store::{BatchId, BatchView};
+use api::{BatchStatus, ErrorCode, ResultRow};
+use submission::Submission;
+
+/// `POST /v1/verify/batch`. One credit for each row, charged before the answer; the rows are asked about afterwards.
+pub async fn create(call: Call) -> Result<Reply, Refusal> {
+    let caller = call.caller()?;
+    let submission = Submission::read(caller, &call)?;
+    let claim = match submission.key() {
+        Some(key) => {
+            let claim = call.worker.commons.in_progress.claim(caller.account, caller.mode, key);
+            Some(claim.ok_or_else(in_progress)?)
+        }
+        None => None,
+    };
+    submission.submit(call.worker, claim).await
+}
+
+fn in_progress() -> Refusal {
+    let message = "A request with this Idempotency-Key is still under way; retry shortly.";
+    Refusal::new(ErrorCode::IdempotencyInProgress, message).header("retry-after", "1")
+}
+
+/// `GET /v1/verify/batch/{batch_id}`. Free, with any key of the account.
+pub async fn show(call: Call) -> Result<Reply, Refusal> {
+    let account = call.caller()?.account;
+    let id: BatchId = call.parameter.parse().map_err(|_| no_such_batch())?;
+    let view = call.worker.store.batch(account, id, clock::now())?.ok_or_else(no_such_batch)?;
+    Reply::json(200, &status(id, view))
+}
+
+fn no_such_batch() -> Refusal {
+    Refusal::new(ErrorCode::NotFound, "There is no such batch on this account, or not any longer.")
+}
+
+fn status(id: BatchId, view: BatchView) -> BatchStatus {
+    let row = |(email, reason)| ResultRow { email, reason };
+    BatchStatus {
+        batch_id: id.to_string(),
+        total: view.total,
+        checked: view.checked,
+        results: view.results.map(|rows| rows.into_iter().map(row).collect()),
+    }
+}

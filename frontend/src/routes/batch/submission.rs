@@ -1,0 +1,157 @@
+//! A batch as it is submitted: read whole before anything is done, then made in one transaction.
+
+use crate::auth::Caller;
+use crate::clock;
+use crate::idempotency::{self, Claim};
+use crate::refusal::Refusal;
+use crate::router::{Call, Reply};
+use crate::routes::verify::test_mode;
+use crate::store::id::random_bits;
+use crate::store::{
+    self, BatchError, BatchId, BatchMode, HoldError, Idempotency, KeyMode, NewBatch, NewRow, OpenBatch,
+};
+use crate::survive::survive;
+use crate::worker::Worker;
+use api::error::OFFENDERS_MAX;
+use api::{BatchBody, BatchCreated, BatchState, ErrorCode, Offender};
+use engine::proto::address::{Address, AddressError};
+use std::rc::Rc;
+
+/// What is submitted, and by whom.
+pub struct Submission {
+    caller: Caller,
+    body: BatchBody,
+    addresses: Vec<Address>,
+    idempotency: Option<Idempotency>,
+}
+
+impl Submission {
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// 400, with everything that is wrong with the form of the request, or else with its addresses.
+    pub fn read(caller: Caller, call: &Call) -> Result<Submission, Refusal> {
+        let mut issues = Vec::new();
+        let key = idempotency::key(&call.idempotency_key).unwrap_or_else(|issue| {
+            issues.push(issue);
+            None
+        });
+        let body = match BatchBody::parse(&call.body) {
+            Ok(body) if issues.is_empty() => body,
+            Ok(_) => return Err(Refusal::invalid(issues)),
+            Err(found) => {
+                issues.extend(found);
+                return Err(Refusal::invalid(issues));
+            }
+        };
+        let addresses = addresses(&body.emails)?;
+        let idempotency = match key {
+            Some(key) => {
+                let body = idempotency::fingerprint(&call.body)
+                    .map_err(|_| Refusal::defect().inside("a body that was read is no JSON any longer"))?;
+                Some(Idempotency { key, body })
+            }
+            None => None,
+        };
+        Ok(Submission { caller, body, addresses, idempotency })
+    }
+
+    /// The idempotency key, if there is one.
+    pub fn key(&self) -> Option<&str> {
+        self.idempotency.as_ref().map(|idempotency| idempotency.key.as_str())
+    }
+
+    /// Makes the batch, or finds that it was made. A caller who hangs up does not stop it, and the key stays claimed
+    /// until it is done.
+    ///
+    /// # Errors
+    /// 422 for a key that came with another body, 402 without the credits, 503.
+    pub async fn submit(self, worker: Rc<Worker>, claim: Option<Claim>) -> Result<Reply, Refusal> {
+        monoio::spawn(async move {
+            let _promise = worker.gate.promise();
+            let _claim = claim;
+            let made = survive(self.make(&worker)).await;
+            made.unwrap_or_else(|_panicked| Err(Refusal::defect().inside("making a batch panicked")))
+        })
+        .await
+    }
+
+    async fn make(self, worker: &Worker) -> Result<Reply, Refusal> {
+        let now = clock::now();
+        let bits = random_bits().map_err(|error| Refusal::unready().inside(error))?;
+        let (account, credits) = (self.caller.account, self.body.emails.len() as u64);
+        let mode = match self.caller.mode {
+            KeyMode::Live => BatchMode::Live,
+            KeyMode::Test => {
+                BatchMode::Test(self.addresses.iter().map(|it| test_mode::reason(it.local())).collect())
+            }
+        };
+        let hashes = self.addresses.iter().map(|address| worker.store.hash_address(&address.canonical()));
+        let rows = self.body.emails.into_iter().zip(hashes);
+        let new = NewBatch {
+            id: BatchId::new(now, bits),
+            account,
+            name: self.body.name,
+            rows: rows.map(|(email, address)| NewRow { email, address }).collect(),
+            idempotency: self.idempotency,
+            mode,
+        };
+        let made = worker.store.create_batch(new, now).await.map_err(|error| refuse(error, credits))?;
+        if !made.replayed && !made.completed {
+            let (batch, total) = (made.batch, made.submitted);
+            worker.commons.door.enter(OpenBatch { batch, account, created_at: now, total, answered: 0 });
+        }
+        render(made)
+    }
+}
+
+/// All of them, or the refusal that names those that are none.
+fn addresses(emails: &[String]) -> Result<Vec<Address>, Refusal> {
+    let parsed: Vec<Result<Address, AddressError>> =
+        emails.iter().map(|email| Address::parse(email)).collect();
+    let offenders = parsed.iter().enumerate().filter(|(_, parsed)| parsed.is_err()).map(|(index, _)| index);
+    let count = offenders.clone().count();
+    if count == 0 {
+        return Ok(parsed.into_iter().flatten().collect());
+    }
+    let message = "The batch contains addresses that are not valid; nothing was charged.";
+    let mut refusal = Refusal::new(ErrorCode::InvalidEmails, message);
+    let offender = |index: usize| Offender { index, email: emails[index].clone() };
+    refusal.body.invalid = offenders.take(OFFENDERS_MAX).map(offender).collect();
+    refusal.body.invalid_count = Some(count);
+    Err(refusal)
+}
+
+fn refuse(error: BatchError, credits: u64) -> Refusal {
+    match error {
+        BatchError::KeyReused => {
+            let message = "This Idempotency-Key came before with another body; use a new key.";
+            Refusal::new(ErrorCode::IdempotencyKeyReused, message)
+        }
+        BatchError::Hold(HoldError::Insufficient { available }) => {
+            let message = format!("The batch takes {credits} credits; fewer are left.");
+            let mut refusal = Refusal::new(ErrorCode::InsufficientCredits, message);
+            refusal.body.credits_remaining = Some(available);
+            refusal.body.credits_required = Some(credits);
+            refusal
+        }
+        BatchError::Hold(error) => error.into(),
+        BatchError::Store(error) => error.into(),
+    }
+}
+
+/// The answer depends on what was made alone, so that a replay says the same to the byte. A live batch is processing
+/// even if all its rows were known: only the poll tells results.
+fn render(made: store::BatchCreated) -> Result<Reply, Refusal> {
+    let body = BatchCreated {
+        batch_id: made.batch.to_string(),
+        emails_submitted: made.submitted,
+        status: match made.credits_remaining {
+            Some(_) => BatchState::Processing,
+            None => BatchState::Completed,
+        },
+        credits_remaining: made.credits_remaining,
+    };
+    let reply = Reply::json(202, &body)?;
+    Ok(if made.replayed { reply.header("idempotent-replayed", "true") } else { reply })
+}

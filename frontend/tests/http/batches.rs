@@ -1,0 +1,344 @@
+//! Batches from their submission to their results: rows, credits, refusals, greylisting, outages, restarts.
+
+use crate::client::Answer;
+use crate::server::{Server, get, post};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+const PATH: &str = "/v1/verify/batch";
+
+/// Submits addresses at example.com.
+pub fn submit(server: &Server, key: &str, locals: &[&str]) -> Answer {
+    server.post(key, PATH, &body(locals))
+}
+
+pub fn body(locals: &[&str]) -> String {
+    json!({ "emails": emails(locals) }).to_string()
+}
+
+fn emails(locals: &[&str]) -> Vec<String> {
+    locals.iter().map(|local| format!("{local}@example.com")).collect()
+}
+
+/// The id of a batch that was accepted.
+pub fn id(created: &Answer) -> String {
+    assert_eq!(created.status, 202, "{created:?}");
+    created.json()["batch_id"].as_str().unwrap().to_owned()
+}
+
+pub fn poll(server: &Server, key: &str, id: &str) -> Value {
+    let got = server.get(key, &format!("{PATH}/{id}"));
+    assert_eq!(got.status, 200, "{got:?}");
+    got.json()
+}
+
+/// Polls until the batch is completed; the reasons of its rows.
+pub fn reasons(server: &Server, key: &str, id: &str) -> Vec<String> {
+    let began = Instant::now();
+    loop {
+        let status = poll(server, key, id);
+        if status["status"] == "completed" {
+            let rows = status["results"].as_array().unwrap();
+            return rows.iter().map(|row| row["reason"].as_str().unwrap().to_owned()).collect();
+        }
+        assert!(began.elapsed() < Duration::from_secs(25), "{status}");
+        std::thread::sleep(Duration::from_millis(30));
+    }
+}
+
+#[test]
+fn a_batch_from_its_submission_to_its_results() {
+    let server = Server::start(&["--frontends", "2"]);
+    let emails = [
+        "mailbox_exists@a.example",
+        "Role_Account@B.example",
+        "catch_all-700@c.example",
+        "mailbox_exists@a.example",
+    ];
+    let got = server.post(&server.live, PATH, &json!({ "emails": emails, "name": "spring" }).to_string());
+    let created = got.json();
+    let id = id(&got);
+    assert!(id.strip_prefix("bat_").is_some_and(|rest| rest.len() == 26), "{id}");
+    assert_eq!(
+        created,
+        json!({ "batch_id": id, "emails_submitted": 4, "status": "processing", "credits_remaining": 96 })
+    );
+    assert_eq!(got.header("idempotent-replayed"), None);
+    let mut before = 0;
+    loop {
+        let status = poll(&server, &server.live, &id);
+        let checked = status["checked"].as_u64().unwrap();
+        assert!(checked >= before, "what is checked stays checked");
+        assert_eq!(status["total"], 4);
+        if status["status"] == "completed" {
+            break;
+        }
+        before = checked;
+        assert_eq!(status["status"], "processing");
+        assert_eq!(status["progress"], checked * 25);
+        assert!(checked < 4 && status["results"].is_null(), "{status}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(before, 3, "three rows were answered while one was slow");
+    let row =
+        |email, deliverable, reason| json!({ "email": email, "deliverable": deliverable, "reason": reason });
+    assert_eq!(
+        poll(&server, &server.live, &id),
+        json!({
+            "batch_id": id, "status": "completed", "progress": 100, "total": 4, "checked": 4,
+            "results": [
+                row("mailbox_exists@a.example", true, "mailbox_exists"),
+                row("Role_Account@B.example", false, "mailbox_not_found"),
+                row("catch_all-700@c.example", false, "catch_all"),
+                row("mailbox_exists@a.example", true, "mailbox_exists"),
+            ],
+        })
+    );
+    assert_eq!(server.asked("mailbox_exists@a.example"), 1, "equal addresses are asked about once");
+    assert_eq!(server.ledger(), (0, 4), "and each row is charged");
+    let head = server.send(get(&server.live, &format!("{PATH}/{id}")).replacen("GET", "HEAD", 1));
+    assert_eq!((head.status, head.body.as_str()), (200, ""));
+}
+
+#[test]
+fn two_hundred_rows_are_taken_and_one_more_is_not() {
+    let server = Server::start(&[]);
+    server.administer(&["account", "grant", "default", "1000"]);
+    let emails =
+        |count| (0..count).map(|n| format!("mailbox_exists-{n}@example.com")).collect::<Vec<String>>();
+    let got = server.post(&server.live, PATH, &json!({ "emails": emails(200) }).to_string());
+    assert_eq!(got.json()["credits_remaining"], 900);
+    assert_eq!(reasons(&server, &server.live, &id(&got)), vec!["mailbox_exists"; 200]);
+    let got = server.post(&server.live, PATH, &json!({ "emails": emails(201) }).to_string());
+    assert_eq!((got.status, got.error().as_str()), (400, "invalid_request"));
+    assert_eq!(server.ledger(), (0, 200));
+}
+
+#[test]
+fn a_test_key_s_batch_is_complete_at_once() {
+    let server = Server::start(&[]);
+    let locals = ["deliverable", "role+x", "inbox_full", "outage", "Deliverable"];
+    let got = submit(&server, &server.test, &locals);
+    let id = id(&got);
+    assert_eq!(
+        got.json(),
+        json!({ "batch_id": id, "emails_submitted": 5, "status": "completed", "credits_remaining": null })
+    );
+    let expected = ["mailbox_exists", "role_account", "inbox_full", "mailbox_not_found", "mailbox_exists"];
+    for key in [&server.test, &server.live] {
+        assert_eq!(poll(&server, key, &id)["status"], "completed");
+        assert_eq!(reasons(&server, key, &id), expected, "a batch is its account's, whichever key asks");
+    }
+    assert_eq!((server.credits(), server.asked("outage@example.com")), (100, 0));
+}
+
+#[test]
+fn invalid_addresses_refuse_the_whole_batch() {
+    let server = Server::start(&[]);
+    for key in [&server.live, &server.test] {
+        let emails: Vec<String> = (0..25)
+            .map(|n| if n % 2 == 0 { format!("a b{n}") } else { format!("a{n}@example.com") })
+            .collect();
+        let got = server.post(key, PATH, &json!({ "emails": emails }).to_string());
+        assert_eq!((got.status, got.error().as_str()), (400, "invalid_emails"));
+        let got = got.json();
+        let expected: Vec<Value> =
+            (0..10).map(|n| json!({ "index": 2 * n, "email": format!("a b{}", 2 * n) })).collect();
+        assert_eq!((&got["invalid"], &got["invalid_count"]), (&json!(expected), &json!(13)));
+    }
+    assert_eq!((server.credits(), server.ledger()), (100, (0, 0)));
+}
+
+#[test]
+fn malformed_requests_are_told_what_is_wrong() {
+    let server = Server::start(&[]);
+    let check = |headers: &str, body: &str, expected: &[(Value, &str)]| {
+        let request = crate::server::post_with(&server.live, PATH, headers, body);
+        let got = server.send(request);
+        assert_eq!((got.status, got.error().as_str()), (400, "invalid_request"), "{body}");
+        let issues = got.json()["detail"].as_array().unwrap().clone();
+        let got: Vec<(Value, &str)> =
+            issues.iter().map(|issue| (issue["loc"].clone(), issue["type"].as_str().unwrap())).collect();
+        assert_eq!(got, expected, "{body}");
+    };
+    let long = format!("Idempotency-Key: {}\r\n", "k".repeat(256));
+    let of_key = || json!(["header", "idempotency-key"]);
+    check("", "{}", &[(json!(["body", "emails"]), "missing")]);
+    check("", "{\"emails\":[]}", &[(json!(["body", "emails"]), "too_short")]);
+    check(
+        &long,
+        "{\"emails\":[1],\"name\":2}",
+        &[
+            (of_key(), "string_too_long"),
+            (json!(["body", "emails", 0]), "string_type"),
+            (json!(["body", "name"]), "string_type"),
+        ],
+    );
+    // The form comes before the addresses.
+    check(&long, "{\"emails\":[\"a b\"]}", &[(of_key(), "string_too_long")]);
+    check("Idempotency-Key: \r\n", &body(&["a"]), &[(of_key(), "string_pattern_mismatch")]);
+    check("Idempotency-Key: a\r\nIdempotency-Key: a\r\n", &body(&["a"]), &[(of_key(), "duplicate")]);
+    assert_eq!(server.credits(), 100);
+}
+
+#[test]
+fn without_the_credits_nothing_is_made() {
+    let server = Server::start(&[]);
+    let locals: Vec<String> = (0..60).map(|n| format!("catch_all-{n}")).collect();
+    let locals: Vec<&str> = locals.iter().map(String::as_str).collect();
+    let id = id(&submit(&server, &server.live, &locals));
+    let got = submit(&server, &server.live, &locals);
+    assert_eq!((got.status, got.error().as_str()), (402, "insufficient_credits"));
+    assert_eq!((&got.json()["credits_remaining"], &got.json()["credits_required"]), (&json!(40), &json!(60)));
+    submit(&server, &server.live, &locals[..40]);
+    assert_eq!(server.credits(), 0);
+    let got = submit(&server, &server.live, &["a"]);
+    assert_eq!((&got.json()["credits_remaining"], &got.json()["credits_required"]), (&json!(0), &json!(1)));
+    assert_eq!(submit(&server, &server.live, &["a b"]).error(), "invalid_emails", "400 comes before 402");
+    assert_eq!(submit(&server, &server.test, &["role"]).status, 202);
+    assert_eq!(reasons(&server, &server.live, &id).len(), 60, "polling is free");
+}
+
+#[test]
+fn a_paused_subscription_makes_none_and_still_polls() {
+    let server = Server::start(&[]);
+    let id = id(&submit(&server, &server.live, &["mailbox_exists-500"]));
+    server.administer(&["account", "set-status", "default", "paused"]);
+    let got = submit(&server, &server.live, &["mailbox_exists"]);
+    assert_eq!((got.status, got.error().as_str()), (402, "subscription_inactive"));
+    assert_eq!(got.json()["credits_remaining"], 99);
+    assert_eq!(reasons(&server, &server.live, &id), ["mailbox_exists"], "what was paid for is done");
+    assert_eq!(submit(&server, &server.test, &["role"]).status, 202);
+}
+
+#[test]
+fn others_batches_and_no_batches_are_not_found() {
+    let server = Server::start(&[]);
+    let stranger = server.stranger();
+    let id = id(&submit(&server, &server.live, &["catch_all"]));
+    let mut wrong = id.clone();
+    wrong.replace_range(10..11, if &id[10..11] == "a" { "b" } else { "a" });
+    for (key, id) in [
+        (&stranger, id.as_str()),
+        (&server.live, wrong.as_str()),
+        (&server.live, "bat_"),
+        (&server.live, "1"),
+        (&server.live, &id.to_uppercase()),
+        (&server.live, "%00"),
+        (&server.live, &"x".repeat(5000)),
+    ] {
+        let got = server.get(key, &format!("{PATH}/{id}"));
+        assert_eq!((got.status, got.error().as_str()), (404, "not_found"), "{id}");
+    }
+    assert_eq!(server.send(get("nonsense", &format!("{PATH}/{id}"))).status, 401);
+    assert_eq!(server.get(&server.live, PATH).status, 405);
+    assert_eq!(server.get(&server.live, &format!("{PATH}/")).status, 404);
+    assert!(!server.log().contains(&id), "the log has the path of the table");
+}
+
+#[test]
+fn greylisted_rows_are_asked_again_until_the_patience_ends() {
+    let server = Server::start(&["--batch-wait", "4"]);
+    let id = id(&submit(&server, &server.live, &["later.1", "later.2-100", "later.99", "catch_all"]));
+    let got = reasons(&server, &server.live, &id);
+    assert_eq!(got, ["mailbox_exists", "mailbox_exists", "unverifiable", "catch_all"]);
+    assert_eq!(server.asked("later.1@example.com"), 2);
+    assert!((3..=4).contains(&server.asked("later.99@example.com")));
+    assert_eq!(server.ledger(), (0, 4), "unverifiable rows are charged");
+    // A single check of such an address answers at once, and costs what it costs.
+    let body = json!({ "email": "later.3@example.com" }).to_string();
+    let got = server.post(&server.live, "/v1/verify", &body).json();
+    assert_eq!((&got["reason"], &got["credits_remaining"]), (&json!("unverifiable"), &json!(95)));
+}
+
+#[test]
+fn an_outage_is_waited_out() {
+    let server = Server::start(&[]);
+    let id = id(&submit(&server, &server.live, &["down.2", "catch_all"]));
+    assert_eq!(reasons(&server, &server.live, &id), ["mailbox_exists", "catch_all"]);
+    assert_eq!((server.asked("down.2@example.com"), server.ledger()), (3, (0, 2)));
+}
+
+#[test]
+fn what_an_outage_leaves_unanswered_is_refunded_and_no_repeat() {
+    let server = Server::start(&["--batch-outage-wait", "2"]);
+    let id = id(&submit(&server, &server.live, &["outage", "catch_all", "outage", "panic"]));
+    assert_eq!(server.credits(), 96);
+    let got = reasons(&server, &server.live, &id);
+    assert_eq!(got, ["unverifiable", "catch_all", "unverifiable", "unverifiable"]);
+    assert_eq!((server.credits(), server.ledger()), (99, (0, 1)));
+    let again =
+        server.post(&server.live, "/v1/verify", &json!({ "email": "outage@example.com" }).to_string());
+    assert_eq!(again.status, 503, "it is asked again");
+    assert_eq!(server.credits(), 99);
+}
+
+#[test]
+fn a_restart_goes_on_with_what_is_not_answered() {
+    for signal in [libc::SIGKILL, libc::SIGTERM] {
+        let flags = ["--batch-rows-max", "4"];
+        let server = Server::start(&flags);
+        let locals: Vec<String> = (300..340).map(|delay| format!("mailbox_exists-{delay}")).collect();
+        let locals: Vec<&str> = locals.iter().map(String::as_str).collect();
+        let id = id(&submit(&server, &server.live, &locals));
+        let first = loop {
+            let checked = poll(&server, &server.live, &id)["checked"].as_u64().unwrap();
+            if checked > 4 {
+                break checked;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        let server = server.restart_after(signal, &flags);
+        let status = poll(&server, &server.live, &id);
+        assert!(status["checked"].as_u64().unwrap() >= first && status["status"] == "processing", "{status}");
+        assert_eq!(reasons(&server, &server.live, &id), vec!["mailbox_exists"; 40]);
+        assert_eq!((server.credits(), server.ledger()), (60, (0, 40)), "signal {signal}");
+        let asked: usize = locals.iter().map(|local| server.asked(&format!("{local}@example.com"))).sum();
+        assert!((40..=48).contains(&asked), "only what was under way is asked again: {asked}");
+    }
+}
+
+#[test]
+fn nobody_waits_for_another_account_s_batch() {
+    let server = Server::start(&["--batch-rows-max", "2"]);
+    let stranger = server.stranger();
+    let locals: Vec<String> = (200..260).map(|delay| format!("catch_all-{delay}")).collect();
+    let locals: Vec<&str> = locals.iter().map(String::as_str).collect();
+    let long = id(&submit(&server, &server.live, &locals));
+    let short = id(&submit(&server, &stranger, &["mailbox_exists", "role_account"]));
+    let began = Instant::now();
+    assert_eq!(reasons(&server, &stranger, &short), ["mailbox_exists", "role_account"]);
+    assert!(began.elapsed() < Duration::from_secs(3));
+    assert_eq!(poll(&server, &server.live, &long)["status"], "processing");
+    // Nor does a single check wait for batches.
+    let mut connection = server.connect();
+    connection.send(post(
+        &server.live,
+        "/v1/verify",
+        &json!({ "email": "role_account@a.example" }).to_string(),
+    ));
+    assert_eq!(connection.read().json()["reason"], "role_account");
+}
+
+#[test]
+fn batches_of_many_callers_at_once_are_each_charged_once() {
+    let server = Server::start(&["--frontends", "3", "--batch-rows-max", "7"]);
+    let ids: Vec<String> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..10)
+            .map(|n| {
+                let server = &server;
+                scope.spawn(move || {
+                    let locals: Vec<String> =
+                        (0..9).map(|m| format!("mailbox_exists-{}", 10 * n + m)).collect();
+                    let locals: Vec<&str> = locals.iter().map(String::as_str).collect();
+                    id(&submit(server, &server.live, &locals))
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    for id in &ids {
+        assert_eq!(reasons(&server, &server.live, id), vec!["mailbox_exists"; 9]);
+    }
+    assert_eq!((server.credits(), server.ledger()), (10, (0, 90)));
+}
