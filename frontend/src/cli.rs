@@ -10,6 +10,7 @@ pub mod clean;
 mod flags;
 pub mod key;
 mod log;
+mod openapi;
 mod place;
 mod print_config;
 mod serve;
@@ -61,6 +62,8 @@ enum Command {
     Key(Administered<key::KeyArgs>),
     /// Print the effective configuration, defaults included, as TOML.
     Config(print_config::Args),
+    /// Print the OpenAPI description of the HTTP API, as JSON.
+    Openapi(openapi::Args),
 }
 
 /// A command for a store, with the flags that lead to it.
@@ -143,6 +146,7 @@ fn run(command: Command, start_engine: StartEngine) -> Result<(), Failure> {
             administer(&flags, |place, output| key::run(args, place, output))
         }
         Command::Config(args) => print_config::run(&args),
+        Command::Openapi(args) => openapi::run(&args),
     }
 }
 

@@ -32,6 +32,8 @@ pub struct Commons {
     pub in_progress: Arc<InProgress>,
     /// The way to the feeder of batches.
     pub door: Arc<Door>,
+    /// The description of the API.
+    pub description: Vec<u8>,
     /// Whether a verdict that another account has paid for may be reused.
     pub reuse: bool,
 }

@@ -11,6 +11,7 @@ mod commands;
 mod connections;
 mod idempotency;
 mod lifecycle;
+mod openapi;
 mod repeats;
 mod requests;
 mod scripted;

@@ -4,8 +4,8 @@
 
 #![expect(dead_code, reason = "only their schemas are used")]
 
-use crate::batch::BatchState;
 use crate::Reason;
+use crate::batch::BatchState;
 use utoipa::ToSchema;
 
 /// An email address: ASCII, or with UTF-8 (RFC 6531). No comments, no address literals, no domain of one label.
