@@ -8,6 +8,7 @@
 pub mod config;
 mod host;
 mod inbox;
+mod inquiry;
 mod knowledge;
 mod probe;
 mod resolver;
@@ -17,16 +18,20 @@ mod shard;
 mod site;
 mod tls;
 mod verify;
+mod walk;
 mod watchdog;
 mod work;
 
 use config::EngineConfig;
 pub use engine_proto as proto;
-use engine_proto::address::Address;
-use engine_proto::limits::{BULK_PATIENCE, SINGLE_PATIENCE};
+use engine_proto::address::{Address, Domain};
+use engine_proto::limits::{BULK_PATIENCE, FAST_PATIENCE, INQUIRIES_MAX, SINGLE_PATIENCE};
+use engine_proto::outage::Connections;
 use engine_proto::smtp::dialog::{DialogConfig, Patience};
 use engine_proto::verdict::Reason;
 use inbox::Inbox;
+pub use inquiry::{Asker, MailHosts, Pending, pending};
+use inquiry::{Inquiry, Place};
 use runtime::Chosen;
 use shard::{ShardFace, ShardMain, Shared};
 use std::cell::Cell;
@@ -102,6 +107,26 @@ pub enum Refusal {
     Stopping,
 }
 
+/// What the engine is at.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Tickets under way.
+    pub under_way: usize,
+    /// Each shard.
+    pub shards: Vec<ShardFigures>,
+}
+
+/// What a shard is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShardFigures {
+    /// Messages in its inbox.
+    pub waiting: usize,
+    /// Sessions that are open, as of its last heartbeat.
+    pub sessions: usize,
+    /// Since its last heartbeat.
+    pub silent: Duration,
+}
+
 /// Why the engine did not start: one line that says what and what to do.
 #[derive(Debug)]
 pub struct StartError(pub String);
@@ -169,6 +194,23 @@ impl Engine {
         format!("{count} shard{} on {}", if count == 1 { "" } else { "s" }, self.chosen.why)
     }
 
+    /// A look at the engine that any thread can take at any time.
+    pub fn gauge(&self) -> impl Fn() -> Figures + Send + Sync + 'static {
+        let (shared, under_way) = (Arc::clone(&self.shared), Arc::clone(&self.under_way));
+        move || {
+            let now = shared.started.elapsed().as_millis() as u64;
+            let look = |face: &ShardFace| ShardFigures {
+                waiting: face.inbox.len(),
+                sessions: face.sessions.load(Ordering::Relaxed),
+                silent: Duration::from_millis(now.saturating_sub(face.heartbeat.load(Ordering::Relaxed))),
+            };
+            Figures {
+                under_way: under_way.load(Ordering::Relaxed),
+                shards: shared.shards.iter().map(look).collect(),
+            }
+        }
+    }
+
     /// Stops the shards: what is under way is answered with [`Outage::Stopping`].
     pub fn stop(mut self) {
         self.end();
@@ -217,9 +259,10 @@ fn shared(config: EngineConfig) -> Result<Shared, StartError> {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         count => count,
     };
-    // A ticket has one message under way at most; Stop needs a place of its own.
-    let room = config.tickets_max + 8;
-    let face = || ShardFace { inbox: Inbox::new(room), heartbeat: AtomicU64::new(0) };
+    // A ticket or an inquiry has one message under way at most; Stop needs a place of its own.
+    let room = config.tickets_max + INQUIRIES_MAX + 8;
+    let face =
+        || ShardFace { inbox: Inbox::new(room), heartbeat: AtomicU64::new(0), sessions: AtomicUsize::new(0) };
     let dialog = DialogConfig {
         ehlo: config.ehlo.clone().unwrap_or_default().into(),
         reverse_path: config.mail_from.clone().unwrap_or_default().into(),
@@ -233,7 +276,9 @@ fn shared(config: EngineConfig) -> Result<Shared, StartError> {
         shards: (0..shards).map(|_| face()).collect(),
         hasher: RandomState::new(),
         stopping: AtomicBool::new(false),
-        resolver_answered: Arc::default(),
+        inquiries: Arc::default(),
+        resolvers: Arc::default(),
+        connections: Connections::default(),
         started: Instant::now(),
         config,
     })
@@ -277,6 +322,31 @@ impl Client {
             drop(message);
         }
         Ok(())
+    }
+
+    /// Asks whether a domain has mail hosts, of DNS alone. The answer comes within [`FAST_PATIENCE`]; what DNS has
+    /// not told by then is [`MailHosts::Unknown`].
+    ///
+    /// # Errors
+    /// [`Refusal`]; nothing was asked.
+    pub fn mail_hosts(&self, domain: Domain) -> Result<Pending<MailHosts>, Refusal> {
+        let deadline = Instant::now() + FAST_PATIENCE;
+        self.inquire(&domain.clone(), |asker| Inquiry::MailHosts(domain, asker, deadline))
+    }
+
+    fn inquire<T>(
+        &self,
+        domain: &Domain,
+        inquiry: impl FnOnce(Asker<T>) -> Inquiry,
+    ) -> Result<Pending<T>, Refusal> {
+        if self.shared.stopping.load(Ordering::Relaxed) {
+            return Err(Refusal::Stopping);
+        }
+        let (asker, pending) = inquiry::pending_in(Place::take(&self.shared.inquiries)?);
+        let home = self.shared.shard_of(domain.as_str());
+        // The place reserves the room; without it the inquiry is dropped and answers for itself.
+        drop(home.inbox.push(Message::Inquire(inquiry(asker))));
+        Ok(pending)
     }
 
     /// The next answer; waits for it on any executor, and on a wake-up from another thread.

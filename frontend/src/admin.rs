@@ -9,6 +9,7 @@ pub mod first_run;
 pub mod server;
 mod wire;
 
+use crate::clock::{self, Fixed};
 use crate::store::{
     Account, AccountId, Audit, ChangeError, Entry, EntryId, Grant, KeyHash, KeyId, KeyInfo, KeyMode,
     NewAccount, NewKey, Store, StoreError, SubscriptionStatus, UnixMs,
@@ -100,6 +101,15 @@ pub enum Command {
         /// Which.
         key: KeyId,
     },
+    /// What a running server counts.
+    Metrics,
+    /// A backup of all of the store. Over the socket it follows the answer, to the end of the connection.
+    Backup,
+    /// Move the clock of a server that was started for tests forward.
+    ClockAdvance {
+        /// By how much.
+        ms: u64,
+    },
 }
 
 /// What came of a command.
@@ -116,6 +126,12 @@ pub enum Response {
     Key(KeyInfo),
     /// Keys.
     Keys(Vec<KeyInfo>),
+    /// What is counted, in the text format of Prometheus.
+    Metrics(String),
+    /// The bytes of a backup come after this.
+    BackupFollows,
+    /// What the clock shows.
+    Clock(UnixMs),
 }
 
 /// All about one account.
@@ -138,6 +154,12 @@ pub enum CommandError {
     NoAccount(String),
     /// A status other than canceled was to wait for the end of the period.
     OnlyCancelWaits,
+    /// There is nothing that counts.
+    NoMetrics,
+    /// A backup is no line: see [`access::Access::backup`].
+    BackupIsNoLine,
+    /// The clock stays as it is.
+    ClockFixed(Fixed),
     /// The store refused.
     Refused(ChangeError),
 }
@@ -147,6 +169,12 @@ impl fmt::Display for CommandError {
         match self {
             CommandError::NoAccount(named) => write!(f, "no account has the id or the name {named:?}"),
             CommandError::OnlyCancelWaits => f.write_str("only canceled can wait for the end of the period"),
+            CommandError::NoMetrics => f.write_str("only a running server has metrics"),
+            CommandError::BackupIsNoLine => f.write_str("a backup is made by `mailprobe backup`"),
+            CommandError::ClockFixed(Fixed::Real) => {
+                f.write_str("the clock can be moved only on a server that was started with --test-clock")
+            }
+            CommandError::ClockFixed(Fixed::TooFar) => f.write_str("the clock stands too far ahead already"),
             CommandError::Refused(refusal) => refusal.fmt(f),
         }
     }
@@ -199,6 +227,11 @@ pub fn execute(store: &dyn Store, command: Command, now: UnixMs) -> Result<Respo
         }
         Command::KeyList { account } => Response::Keys(store.keys(find(store, &account, now)?.id)?),
         Command::KeyRevoke { key } => Response::Key(store.revoke_key(key, now).wait()?),
+        Command::Metrics => return Err(CommandError::NoMetrics),
+        Command::Backup => return Err(CommandError::BackupIsNoLine),
+        Command::ClockAdvance { ms } => {
+            Response::Clock(clock::advance(ms).map_err(CommandError::ClockFixed)?)
+        }
     })
 }
 

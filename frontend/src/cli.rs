@@ -4,19 +4,21 @@
 //! `mailprobe: what is wrong; what to do`, and the exit code is 0 when done, 1 when failed, 2 on bad usage.
 
 pub mod account;
+mod backup;
 mod check;
 pub mod classify;
 pub mod clean;
+mod clock;
 mod flags;
 pub mod key;
 mod log;
+mod metrics;
 mod openapi;
 mod place;
 mod print_config;
 mod serve;
 mod table;
 
-use crate::clock;
 use crate::config::ConfigError;
 use crate::engine_client::Backend;
 use account::Place;
@@ -60,6 +62,12 @@ enum Command {
     Classify,
     Account(Administered<account::AccountArgs>),
     Key(Administered<key::KeyArgs>),
+    Backup(Administered<backup::BackupArgs>),
+    Restore(Administered<backup::RestoreArgs>),
+    Compact(Administered<backup::CompactArgs>),
+    Metrics(Administered<metrics::MetricsArgs>),
+    #[command(hide = true)]
+    Clock(Administered<clock::ClockArgs>),
     /// Print the effective configuration, defaults included, as TOML.
     Config(print_config::Args),
     /// Print the OpenAPI description of the HTTP API, as JSON.
@@ -145,6 +153,21 @@ fn run(command: Command, start_engine: StartEngine) -> Result<(), Failure> {
         Command::Key(Administered { args, flags }) => {
             administer(&flags, |place, output| key::run(args, place, output))
         }
+        Command::Backup(Administered { args, flags }) => {
+            administer(&flags, |place, output| backup::back_up(&args, place, output))
+        }
+        Command::Restore(Administered { args, flags }) => {
+            administer(&flags, |place, output| backup::restore(&args, place, output))
+        }
+        Command::Compact(Administered { args, flags }) => {
+            administer(&flags, |place, output| backup::compact(&args, place, output))
+        }
+        Command::Metrics(Administered { args, flags }) => {
+            administer(&flags, |place, output| metrics::run(&args, place, output))
+        }
+        Command::Clock(Administered { args, flags }) => {
+            administer(&flags, |place, output| clock::run(&args, place, output))
+        }
         Command::Config(args) => print_config::run(&args),
         Command::Openapi(args) => openapi::run(&args),
     }
@@ -165,7 +188,7 @@ fn administer(
 ) -> Result<(), Failure> {
     let config = flags.config()?;
     let plans = config.plan_table()?;
-    let place = Place { data: &config.data, plans: &plans, now: clock::now() };
+    let place = Place { data: &config.data, plans: &plans, now: crate::clock::now() };
     command(place, &mut io::stdout().lock()).map_err(Failure::failed)
 }
 

@@ -33,9 +33,11 @@ pub struct Config {
     pub frontends: usize,
     /// Most connections at once, over all frontend threads.
     pub connections: usize,
+    /// Where metrics are served, if anywhere.
+    pub metrics: Option<SocketAddr>,
     /// The form of log lines.
     pub log: LogFormat,
-    /// A verdict that one account has paid for is given to others, for a credit, while it is kept.
+    /// Whether a verdict may answer other accounts than the one that paid for it first.
     pub reuse_verdicts: bool,
     /// How batches are fed to the engine.
     pub batch: Limits,
@@ -47,7 +49,7 @@ pub struct Config {
     pub plans: Vec<PlanConfig>,
 }
 
-/// `--log`.
+/// `--log-format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
     /// For people.
@@ -71,6 +73,7 @@ impl Default for Config {
             public_url: None,
             frontends: 0,
             connections: 10_000,
+            metrics: None,
             log: LogFormat::Text,
             reuse_verdicts: true,
             batch: Limits::default(),
@@ -265,7 +268,7 @@ mod tests {
         let file = "ehlo = \"a.example\"\nallow_net = [\"10.0.0.0/8\", \"::1\"]\nspamtraps = \"/etc/traps\"\n\
                     [[plan]]\nid = \"one\"\nname = \"The \\\"one\\\"\"\nmonthly_credits = 7\nbatches = false\n\
                     [plan.limits]\nfast = 3\n";
-        let config = load(file, &[], &vec![("log", vec!["json".into()])]).unwrap();
+        let config = load(file, &[], &vec![("log_format", vec!["json".into()])]).unwrap();
         let printed = config.to_toml();
         let again = load(&printed, &[], &Given::new()).unwrap();
         assert_eq!(again.to_toml(), printed);

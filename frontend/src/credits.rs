@@ -43,6 +43,24 @@ pub struct Portions {
     pub period: u32,
 }
 
+impl Portions {
+    /// Nothing, of any period.
+    pub const NONE: Portions = Portions { plan: 0, pack: 0, period: 0 };
+
+    /// All of them.
+    pub fn credits(&self) -> u64 {
+        self.plan + self.pack
+    }
+
+    /// Takes `refund` out, pack credits first as they never expire; gives the rest and what was taken.
+    pub fn split(self, refund: u64) -> (Portions, Portions) {
+        let pack = refund.min(self.pack);
+        let plan = (refund - pack).min(self.plan);
+        let rest = Portions { plan: self.plan - plan, pack: self.pack - pack, period: self.period };
+        (rest, Portions { plan, pack, period: self.period })
+    }
+}
+
 /// What one step added to the sums of an account: the body of a ledger entry.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Step {

@@ -4,8 +4,8 @@
 //! [`EngineClient::deliver`]. A waiter that is gone (its deadline passed) takes its ticket along: the late answer
 //! finds nobody and is dropped.
 
-use engine::proto::address::Address;
-use engine::{Answer, Finding, Outage, Priority, Refusal, Request};
+use engine::proto::address::{Address, Domain};
+use engine::{Answer, Figures, Finding, MailHosts, Outage, Pending, Priority, Refusal, Request};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
@@ -22,9 +22,15 @@ pub trait Backend {
     /// What runs and why.
     fn describe(&self) -> String;
 
+    /// A look at what it is at.
+    fn gauge(&self) -> EngineGauge;
+
     /// Stops it; what is under way is answered with [`Outage::Stopping`].
     fn stop(self: Box<Self>);
 }
+
+/// A look at the engine, for any thread.
+pub type EngineGauge = Box<dyn Fn() -> Figures + Send + Sync>;
 
 /// One thread's way to the engine.
 pub trait Line {
@@ -33,6 +39,12 @@ pub trait Line {
     /// # Errors
     /// The request was not taken and gets no answer.
     fn submit(&self, request: Request) -> Result<(), Refusal>;
+
+    /// Asks whether a domain has mail hosts, of DNS alone.
+    ///
+    /// # Errors
+    /// Nothing was asked.
+    fn mail_hosts(&self, domain: Domain) -> Result<Pending<MailHosts>, Refusal>;
 
     /// The next answer.
     fn answer(&self) -> Pin<Box<dyn Future<Output = Answer> + '_>>;
@@ -50,6 +62,10 @@ impl Backend for engine::Engine {
         engine::Engine::describe(self)
     }
 
+    fn gauge(&self) -> EngineGauge {
+        Box::new(engine::Engine::gauge(self))
+    }
+
     fn stop(self: Box<Self>) {
         engine::Engine::stop(*self);
     }
@@ -58,6 +74,10 @@ impl Backend for engine::Engine {
 impl Line for engine::Client {
     fn submit(&self, request: Request) -> Result<(), Refusal> {
         engine::Client::submit(self, request)
+    }
+
+    fn mail_hosts(&self, domain: Domain) -> Result<Pending<MailHosts>, Refusal> {
+        engine::Client::mail_hosts(self, domain)
     }
 
     fn answer(&self) -> Pin<Box<dyn Future<Output = Answer> + '_>> {
@@ -109,6 +129,15 @@ impl EngineClient {
         self.waiting.borrow_mut().insert(ticket, Slot::default());
         self.line.submit(request).map_err(NoFinding::Refused)?;
         waiter.result().await.map_err(NoFinding::Outage)
+    }
+
+    /// Asks whether a domain has mail hosts; no mail server hears of it.
+    ///
+    /// # Errors
+    /// [`NoFinding`]; nothing is known of the domain.
+    pub async fn mail_hosts(&self, domain: Domain) -> Result<MailHosts, NoFinding> {
+        let pending = self.line.mail_hosts(domain).map_err(NoFinding::Refused)?;
+        pending.answer().await.map_err(NoFinding::Outage)
     }
 
     /// Hands answers to their waiters, for ever.
@@ -177,6 +206,10 @@ mod tests {
             }
             self.taken.borrow_mut().push(request.ticket);
             Ok(())
+        }
+
+        fn mail_hosts(&self, _domain: Domain) -> Result<Pending<MailHosts>, Refusal> {
+            Err(Refusal::Full)
         }
 
         fn answer(&self) -> Pin<Box<dyn Future<Output = Answer> + '_>> {

@@ -10,6 +10,7 @@ mod pulse;
 
 use crate::auth::{self, AuthError, Caller};
 use crate::gate::Place;
+use crate::metrics::Answered;
 use crate::refusal::Refusal;
 use crate::router::{self, Access, Call, Method, Reply, Route};
 use crate::routes::verify::full::PROBE_TIME_MAX;
@@ -34,6 +35,7 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -105,6 +107,7 @@ struct Note {
 
 async fn respond(request: Request<Incoming>, worker: Rc<Worker>) -> Response<Full<Bytes>> {
     let began = Instant::now();
+    let tally = Arc::clone(&worker.tally);
     let mut note = Note {
         method: method_name(request.method().as_str()),
         path: "-",
@@ -122,10 +125,12 @@ async fn respond(request: Request<Incoming>, worker: Rc<Worker>) -> Response<Ful
         Err(refusal) => render_refusal(&refusal, &note),
     };
     let response = finish(response, &note);
+    let status = response.status().as_u16();
+    tally.answered(Answered { route: note.path, method: note.method, status }, began.elapsed());
     tracing::info!(
         method = note.method,
         path = note.path,
-        status = response.status().as_u16(),
+        status,
         ms = began.elapsed().as_millis() as u64,
         request_id = note.request_id,
         key = note.key.map(tracing::field::display),

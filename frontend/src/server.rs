@@ -3,6 +3,7 @@
 use crate::engine_client::{EngineClient, Line};
 use crate::gate::Gate;
 use crate::http;
+use crate::metrics::{Tally, count};
 use crate::routes::verify::full::PROBE_TIME_MAX;
 use crate::runtime::{self, Driver};
 use crate::status::{Phase, Status};
@@ -26,24 +27,33 @@ const _: () = assert!(DRAIN_TIME_MAX.as_secs() > PROBE_TIME_MAX.as_secs());
 /// After an accept that failed, as it does when the process is out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// What a thread is started with.
-pub struct Station {
-    /// Its socket.
-    pub listener: std::net::TcpListener,
-    /// What it runs on.
+/// What all threads are started with.
+#[derive(Clone)]
+pub struct Common {
+    /// What they run on.
     pub driver: Driver,
-    /// Its way to the engine.
-    pub line: Box<dyn Line + Send>,
     /// Accounts, keys and credits.
     pub store: Arc<dyn Store>,
     /// The server's phase.
     pub status: Arc<Status>,
     /// What all threads share.
     pub commons: Arc<Commons>,
-    /// Most connections at once.
+    /// Most connections of a thread at once.
     pub connections: usize,
+}
+
+/// What a thread is started with.
+pub struct Station {
+    /// Its socket.
+    pub listener: std::net::TcpListener,
+    /// Its way to the engine.
+    pub line: Box<dyn Line + Send>,
+    /// What it counts.
+    pub tally: Arc<Tally>,
     /// When its other end is dropped, the thread drains.
     pub leash: StdUnixStream,
+    /// What it shares with the others.
+    pub common: Common,
 }
 
 impl Station {
@@ -52,7 +62,7 @@ impl Station {
     /// # Errors
     /// When there is no runtime, or it refuses the sockets.
     pub fn serve(self) -> io::Result<()> {
-        runtime::run(self.driver, |driver| self.main(driver))?
+        runtime::run(self.common.driver, |driver| self.main(driver))?
     }
 
     async fn main(self, driver: Driver) -> io::Result<()> {
@@ -61,14 +71,15 @@ impl Station {
         self.leash.set_nonblocking(driver == Driver::Epoll)?;
         let listener = TcpListener::from_std(self.listener)?;
         let leash = UnixStream::from_std(self.leash)?;
-        let gate = Gate::new(self.connections);
+        let gate = Gate::new(self.common.connections);
         let engine = EngineClient::new(self.line);
         let worker = Rc::new(Worker {
-            store: self.store,
+            store: self.common.store,
             engine: Rc::clone(&engine),
-            status: self.status,
+            status: self.common.status,
             gate: Rc::clone(&gate),
-            commons: self.commons,
+            commons: self.common.commons,
+            tally: self.tally,
         });
         monoio::spawn(async move { engine.deliver().await });
         first(accept(&listener, &worker), released(leash)).await;
@@ -88,8 +99,11 @@ async fn accept(listener: &TcpListener, worker: &Rc<Worker>) {
         match listener.accept().await {
             Ok((stream, _)) => {
                 let worker = Rc::clone(worker);
+                count(&worker.tally.accepted);
                 monoio::spawn(async move {
+                    let tally = Arc::clone(&worker.tally);
                     let _ = survive(http::serve(stream, worker, place)).await;
+                    count(&tally.ended);
                 });
             }
             Err(_) if worker.status.phase() == Phase::Draining => return,

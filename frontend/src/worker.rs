@@ -4,6 +4,7 @@ use crate::batch::Door;
 use crate::engine_client::EngineClient;
 use crate::gate::Gate;
 use crate::idempotency::InProgress;
+use crate::metrics::Tally;
 use crate::routes::verify::full::flights::Flights;
 use crate::status::Status;
 use crate::store::Store;
@@ -22,6 +23,8 @@ pub struct Worker {
     pub gate: Rc<Gate>,
     /// What it shares with the other threads.
     pub commons: Arc<Commons>,
+    /// What this thread counts.
+    pub tally: Arc<Tally>,
 }
 
 /// What all frontend threads share, beside the store.
@@ -34,6 +37,4 @@ pub struct Commons {
     pub door: Arc<Door>,
     /// The description of the API.
     pub description: Vec<u8>,
-    /// Whether a verdict that another account has paid for may be reused.
-    pub reuse: bool,
 }

@@ -3,9 +3,10 @@
 
 use super::wire::{ANSWER_BYTES_MAX, Answer, Lines, Outcome, Request, VERSION};
 use super::{Command, Response, SOCKET_FILE, execute};
-use crate::store::{DATABASE_FILE, OpenError, PlanTable, RedbStore, StoreOptions, UnixMs};
+use crate::store::backup::BackupError;
+use crate::store::{DATABASE_FILE, OpenError, PlanTable, RedbStore, Store, StoreOptions, UnixMs};
 use std::fmt;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -43,6 +44,8 @@ pub enum AccessError {
     Broken(PathBuf, io::Error),
     /// The command was refused.
     Refused(String),
+    /// The backup could not be read or written.
+    Backup(BackupError),
 }
 
 impl fmt::Display for AccessError {
@@ -67,6 +70,7 @@ impl fmt::Display for AccessError {
                 path.display()
             ),
             AccessError::Refused(why) => f.write_str(why),
+            AccessError::Backup(error) => error.fmt(f),
         }
     }
 }
@@ -98,6 +102,14 @@ impl Access {
         }
     }
 
+    /// The way to a running server; `None` where none runs.
+    ///
+    /// # Errors
+    /// [`AccessError`].
+    pub fn running(folder: &Path) -> Result<Option<Access>, AccessError> {
+        Ok(Connection::open(folder)?.map(Access::Running))
+    }
+
     /// Does what is wanted. A running server goes by its own clock and plans.
     ///
     /// # Errors
@@ -108,6 +120,17 @@ impl Access {
             Access::Stopped(store) => {
                 execute(&**store, command, now).map_err(|error| AccessError::Refused(error.to_string()))
             }
+        }
+    }
+
+    /// Copies a backup into `sink`. Only what [`verify`](crate::store::backup::verify) takes came whole.
+    ///
+    /// # Errors
+    /// [`AccessError`].
+    pub fn backup(self, sink: &mut dyn Write, now: UnixMs) -> Result<(), AccessError> {
+        match self {
+            Access::Running(connection) => connection.backup(sink),
+            Access::Stopped(store) => store.backup(sink, now).map(drop).map_err(AccessError::Backup),
         }
     }
 }
@@ -125,6 +148,20 @@ impl Connection {
             }
             Err(_) => Ok(None),
         }
+    }
+
+    fn backup(mut self, sink: &mut dyn Write) -> Result<(), AccessError> {
+        match self.execute(Command::Backup)? {
+            Response::BackupFollows => {}
+            _ => return Err(AccessError::Broken(self.path, io::ErrorKind::InvalidData.into())),
+        }
+        let (mut stream, begun) = self.lines.into_parts();
+        let mut copy = || {
+            stream.set_read_timeout(Some(PATIENCE))?;
+            sink.write_all(&begun)?;
+            io::copy(&mut stream, sink)
+        };
+        copy().map(drop).map_err(|error| AccessError::Backup(error.into()))
     }
 
     fn execute(&mut self, command: Command) -> Result<Response, AccessError> {

@@ -82,6 +82,11 @@ impl Lines {
         }
     }
 
+    /// The connection itself, and what of it was read already.
+    pub fn into_parts(self) -> (UnixStream, Vec<u8>) {
+        (self.stream, self.rest)
+    }
+
     /// Sends a value as a line.
     pub fn write(&mut self, value: &impl Serialize) -> io::Result<()> {
         let mut line = serde_json::to_vec(value)?;

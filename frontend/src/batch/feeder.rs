@@ -46,8 +46,6 @@ pub struct Feeder {
     pub door: Arc<Door>,
     /// What bounds it.
     pub limits: Limits,
-    /// Whether an answer that another account has paid for may be reused.
-    pub reuse: bool,
 }
 
 /// What keeps the loop from going on at once.
@@ -109,10 +107,8 @@ impl Feeder {
             let address = question.address.clone();
             match self.store.known(question.account, &question.hash, now) {
                 Ok(Known::Own(result)) => queue.known(ticket, RowOutcome::Repeated(result.reason)),
-                Ok(Known::Shared(result)) if self.reuse => {
-                    queue.known(ticket, RowOutcome::Reused(result.reason));
-                }
-                Ok(Known::Shared(_) | Known::Nothing) => {
+                Ok(Known::Shared(result)) => queue.known(ticket, RowOutcome::Reused(result.reason)),
+                Ok(Known::Nothing) => {
                     if let Some(pause) = self.ask(queue, ticket, address) {
                         return pause;
                     }

@@ -24,6 +24,17 @@ pub(super) fn execute(place: Place<'_>, create: bool, command: Command) -> Resul
     access.execute(command, place.now).map_err(|error| error.to_string())
 }
 
+/// Does a command that only a running server can do.
+pub(super) fn execute_running(place: Place<'_>, command: Command) -> Result<Response, String> {
+    match Access::running(place.data).map_err(|error| error.to_string())? {
+        Some(mut access) => access.execute(command, place.now).map_err(|error| error.to_string()),
+        None => Err(format!(
+            "no server runs on {}; start it, or name its folder with --data",
+            place.data.display()
+        )),
+    }
+}
+
 /// All accounts, page by page over one connection.
 pub(super) fn all_accounts(place: Place<'_>) -> Result<Vec<Account>, String> {
     let mut access = open(place, false)?;
@@ -43,7 +54,7 @@ pub(super) fn all_accounts(place: Place<'_>) -> Result<Vec<Account>, String> {
     }
 }
 
-fn open(place: Place<'_>, create: bool) -> Result<Access, String> {
+pub(super) fn open(place: Place<'_>, create: bool) -> Result<Access, String> {
     Access::open(place.data, place.plans, create, place.now).map_err(|error: AccessError| error.to_string())
 }
 
@@ -55,6 +66,9 @@ pub(super) fn unexpected(response: &Response) -> String {
         Response::Shown(_) => "an account with its ledger",
         Response::Key(_) => "a key",
         Response::Keys(_) => "keys",
+        Response::Metrics(_) => "metrics",
+        Response::BackupFollows => "a backup",
+        Response::Clock(_) => "the time",
     };
     format!("the server answered with {kind}, which was not asked for")
 }

@@ -13,9 +13,12 @@ use crate::batch::{Door, Feeder, Limits};
 use crate::clock;
 use crate::config::Config;
 use crate::engine_client::Backend;
+use crate::housekeeping::Housekeeping;
 use crate::listen::Listeners;
+use crate::metrics::Metrics;
+use crate::metrics::endpoint::Endpoint;
 use crate::runtime::{self, Choice};
-use crate::server::Station;
+use crate::server::{Common, Station};
 use crate::status::{Phase, Status};
 use crate::store::{RedbStore, Store, StoreOptions};
 use crate::survive::log_panics;
@@ -35,6 +38,9 @@ use std::thread;
 pub struct Args {
     #[command(flatten)]
     flags: Flags<{ DATA | SERVER | ENGINE }>,
+    /// For tests: let `mailprobe clock advance` move this server's clock.
+    #[arg(long, hide = true)]
+    test_clock: bool,
 }
 
 /// What the main thread waits for.
@@ -67,13 +73,21 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     let engine_config = config.engine_config()?;
     log::start(config.log);
     log_panics();
+    if args.test_clock {
+        clock::make_movable();
+        tracing::warn!(
+            "--test-clock is for tests: whoever may use the admin socket can move this server's clock"
+        );
+    }
     let (events, inbox) = channel();
     watch_signals(events.clone())?;
     let choice = runtime::choose(config.engine.driver).map_err(Failure::failed)?;
     // Before the store: a port that is taken leaves no data folder behind. Who connects now waits to be accepted.
     let listeners = Listeners::open(config.listen, config.frontend_threads()).map_err(Failure::failed)?;
     let address = listeners.address;
-    let (store, opening) = RedbStore::open(&config.data, plans, StoreOptions::default(), clock::now())
+    let mut endpoint = config.metrics.map(Endpoint::bind).transpose().map_err(Failure::failed)?;
+    let options = StoreOptions { reuse: config.reuse_verdicts, ..StoreOptions::default() };
+    let (store, opening) = RedbStore::open(&config.data, plans, options, clock::now())
         .map_err(|error| Failure::failed(error.to_string()))?;
     if opening.voided_holds > 0 {
         tracing::warn!(holds = opening.voided_holds, "gave back the credits of checks that were cut short");
@@ -83,24 +97,45 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     }
     let store: Arc<dyn Store> = Arc::new(store);
     let engine = start_engine(engine_config)?;
-    let admin = AdminServer::start(&config.data, Arc::clone(&store), clock::now)
+    let metrics = Metrics::new(
+        listeners.sockets.len(),
+        config.connections,
+        Arc::clone(&store),
+        engine.gauge(),
+        clock::now(),
+    );
+    let metrics = Arc::new(metrics);
+    let admin = AdminServer::start(&config.data, Arc::clone(&store), clock::now, Some(Arc::clone(&metrics)))
         .map_err(|error| Failure::failed(error.to_string()))?;
     announce_first_keys(&config, &*store)?;
+    let housekeeping = Housekeeping::start(Arc::clone(&store), clock::now)
+        .map_err(|error| Failure::failed(format!("cannot start the housekeeping thread: {error}")))?;
 
     let status = Arc::new(Status::default());
     let door = Arc::<Door>::default();
-    let crew = Crew { config: &config, choice: &choice, engine: &*engine, store: &store, events: &events };
+    let crew = Crew {
+        config: &config,
+        choice: &choice,
+        engine: &*engine,
+        store: &store,
+        metrics: &metrics,
+        events: &events,
+    };
     crew.start_feeder(&door)?;
     let threads = crew.start_frontends(listeners, &door, &status)?;
     status.enter(Phase::Ready);
+    if let Some(endpoint) = &mut endpoint {
+        endpoint.start(metrics).map_err(|error| Failure::failed(format!("cannot serve metrics: {error}")))?;
+        writeln!(io::stdout(), "metrics: http://{}/metrics", endpoint.address)?;
+    }
     announce(&config, &choice, &*engine, &address.to_string())?;
 
     let End::Drained(outcome) = until_the_end(threads, &status, &door, &inbox) else {
         // Ending these in order takes time, and none is left. The next start finds what they leave and goes on.
-        std::mem::forget((admin, engine));
+        std::mem::forget((admin, endpoint, engine, housekeeping));
         return Err(Failure::failed("ended by a second signal; what was under way is given up"));
     };
-    drop(admin);
+    drop((admin, endpoint, housekeeping));
     engine.stop();
     outcome
 }
@@ -123,6 +158,7 @@ struct Crew<'s> {
     choice: &'s Choice,
     engine: &'s dyn Backend,
     store: &'s Arc<dyn Store>,
+    metrics: &'s Metrics,
     events: &'s Sender<Event>,
 }
 
@@ -140,7 +176,6 @@ impl Crew<'_> {
             store: Arc::clone(self.store),
             door: Arc::clone(door),
             limits: Limits { under_way_max: room, ..self.config.batch },
-            reuse: self.config.reuse_verdicts,
         };
         self.start("batches".into(), || feeder.run())
     }
@@ -160,21 +195,24 @@ impl Crew<'_> {
             door: Arc::clone(door),
             description: serde_json::to_vec(&api::openapi::document(self.config.base_url()))
                 .map_err(|error| Failure::failed(format!("cannot render the description: {error}")))?,
-            reuse: self.config.reuse_verdicts,
         });
+        let common = Common {
+            driver: self.choice.driver,
+            store: Arc::clone(self.store),
+            status: Arc::clone(status),
+            commons,
+            connections: self.config.connections.div_ceil(count),
+        };
         let mut threads = Vec::with_capacity(count);
         for (number, listener) in listeners.sockets.into_iter().enumerate() {
             let (ours, leash) = UnixStream::pair().map_err(cannot)?;
             threads.push(Thread { listener: listener.try_clone().map_err(cannot)?, _leash: ours });
             let station = Station {
                 listener,
-                driver: self.choice.driver,
                 line: self.engine.line((room / count).max(1)),
-                store: Arc::clone(self.store),
-                status: Arc::clone(status),
-                commons: Arc::clone(&commons),
-                connections: self.config.connections.div_ceil(count),
+                tally: self.metrics.tally(number),
                 leash,
+                common: common.clone(),
             };
             self.start(format!("frontend-{number}"), || station.serve())?;
         }

@@ -99,13 +99,14 @@ fn scalars(value: &DeValue<'_>, many: bool) -> Result<Vec<String>, String> {
 }
 
 fn expected(many: bool) -> &'static str {
-    if many { "an array of strings" } else { "a string or an integer" }
+    if many { "an array of strings" } else { "a string, an integer, true or false" }
 }
 
 fn scalar(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),
         DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().to_owned()),
+        DeValue::Boolean(yes) => Some(yes.to_string()),
         _ => None,
     }
 }
@@ -155,7 +156,8 @@ mod tests {
         check("[engine]\nsmtp_port = 1", Err((1, "unknown key `engine`")));
         check("listen = 127.0.0.1:80", Err((1, "")));
         check("listen = \"x\"", Err((1, "listen: `x` is no IP:PORT")));
-        check("listen = true", Err((1, "listen: must be a string or an integer, not boolean")));
+        check("listen = 1.5", Err((1, "listen: must be a string, an integer, true or false, not float")));
+        check("reuse_verdicts = 1", Err((1, "reuse_verdicts: `1` is none of true, false")));
         check("allow_net = [1.5]", Err((1, "allow_net: must be strings")));
         check("pace = \"fast\"\npace = \"lab\"", Err((2, "duplicate")));
         check("plan = 1", Err((1, "plan: write each plan as a table")));

@@ -109,7 +109,16 @@ pub const SETTINGS: &[Setting] = &[
         show: |config| integer(config.connections),
     },
     Setting {
-        key: "log",
+        key: "metrics",
+        value_name: "ADDR",
+        help: "where metrics for Prometheus are served at /metrics: IP:PORT, best on loopback; default: nowhere",
+        scope: Scope::Server,
+        many: false,
+        set: |config, given| put(&mut config.metrics, socket(one(given)).map(Some)),
+        show: |config| config.metrics.and_then(text),
+    },
+    Setting {
+        key: "log_format",
         value_name: "FORMAT",
         help: "form of log lines: text or json",
         scope: Scope::Server,
@@ -119,12 +128,12 @@ pub const SETTINGS: &[Setting] = &[
     },
     Setting {
         key: "reuse_verdicts",
-        value_name: "ON|OFF",
-        help: "give a verdict that one account has paid for to others too, for a credit each: on or off",
+        value_name: "BOOL",
+        help: "true: a verdict that one account paid for may answer another, who pays for it too",
         scope: Scope::Server,
         many: false,
-        set: |config, given| put(&mut config.reuse_verdicts, choice(one(given), SWITCH)),
-        show: |config| name(config.reuse_verdicts, SWITCH),
+        set: |config, given| put(&mut config.reuse_verdicts, choice(one(given), BOOLEAN)),
+        show: |config| Some(Value::Boolean(config.reuse_verdicts)),
     },
     Setting {
         key: "batch_rows_max",
@@ -252,9 +261,18 @@ pub const SETTINGS: &[Setting] = &[
         set: |config, given| put(&mut config.engine.sessions, number(one(given), 1, 1_000_000)),
         show: |config| integer(config.engine.sessions),
     },
+    Setting {
+        key: "queue",
+        value_name: "N",
+        help: "most addresses under way or waiting at once; the API answers further ones 503",
+        scope: Scope::Engine,
+        many: false,
+        set: |config, given| put(&mut config.engine.tickets_max, number(one(given), 1, 1_000_000)),
+        show: |config| integer(config.engine.tickets_max),
+    },
 ];
 
-const SWITCH: &[(&str, bool)] = &[("on", true), ("off", false)];
+const BOOLEAN: &[(&str, bool)] = &[("true", true), ("false", false)];
 const LOG: &[(&str, LogFormat)] = &[("text", LogFormat::Text), ("json", LogFormat::Json)];
 const RUNTIME: &[(&str, RuntimeChoice)] =
     &[("auto", RuntimeChoice::Auto), ("monoio", RuntimeChoice::Monoio), ("glommio", RuntimeChoice::Glommio)];
@@ -361,7 +379,7 @@ mod tests {
         let config = Config::default();
         for (i, setting) in SETTINGS.iter().enumerate() {
             assert!(SETTINGS[..i].iter().all(|other| other.key != setting.key), "{}", setting.key);
-            let absent = ["public_url", "spamtraps", "ehlo", "mail_from"].contains(&setting.key);
+            let absent = ["public_url", "metrics", "spamtraps", "ehlo", "mail_from"].contains(&setting.key);
             assert_eq!((setting.show)(&config).is_none(), absent, "{}", setting.key);
         }
     }
@@ -384,9 +402,9 @@ mod tests {
             ("mail_from", "é@example.com"),
             ("allow_net", "10.0.0.0/33"),
             ("resolver", "dns.example:53"),
+            ("reuse_verdicts", "yes"),
             ("pace", "Polite"),
             ("data", ""),
-            ("reuse_verdicts", "true"),
             ("batch_rows_max", "0"),
             ("batch_wait", "86401"),
             ("batch_outage_wait", "1h"),

@@ -1,8 +1,10 @@
-//! `/livez`: the process answers. `/readyz`: requests are welcome, 503 while starting or draining.
+//! `/livez`: the process answers. `/readyz`: requests are welcome, 503 while starting or draining, and when the store
+//! takes no more writes, which only a restart mends.
 
 use crate::refusal::Refusal;
 use crate::router::{Call, Reply};
 use crate::status::Phase;
+use crate::store::StoreError;
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -17,8 +19,34 @@ pub async fn live(_call: Call) -> Result<Reply, Refusal> {
 
 /// `GET /readyz`.
 pub async fn ready(call: Call) -> Result<Reply, Refusal> {
-    match call.worker.status.phase() {
-        Phase::Ready => Reply::json(200, &Health { status: "ok" }),
-        Phase::Starting | Phase::Draining => Err(Refusal::unready()),
+    readiness(call.worker.status.phase(), call.worker.store.health())
+}
+
+fn readiness(phase: Phase, store: Result<(), StoreError>) -> Result<Reply, Refusal> {
+    match phase {
+        Phase::Ready => store?,
+        Phase::Starting | Phase::Draining => return Err(Refusal::unready()),
+    }
+    Reply::json(200, &Health { status: "ok" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ready_needs_a_phase_and_a_store() {
+        let broken = || Err(StoreError::Failed("no space".into()));
+        for (phase, store, expected) in [
+            (Phase::Ready, Ok(()), 200),
+            (Phase::Ready, broken(), 503),
+            (Phase::Ready, Err(StoreError::Closed), 503),
+            (Phase::Starting, Ok(()), 503),
+            (Phase::Draining, broken(), 503),
+        ] {
+            let status = readiness(phase, store)
+                .map_or_else(|refusal| refusal.body.error.status(), |reply| reply.status);
+            assert_eq!(status, expected, "{phase:?}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Adds the ledger up from its entries and open holds, and compares with what the accounts say.
 
 use super::row::Row;
-use super::tables::{AccountRow, EntryRow, account_range};
+use super::tables::{AccountRow, BatchRow, EntryRow, account_range};
 use super::types::Audit;
 use super::{AccountId, StoreError};
 use crate::credits::{Portions, Step};
@@ -12,6 +12,7 @@ pub(super) fn audit(
     accounts: &impl ReadableTable<&'static [u8; 16], &'static [u8]>,
     holds: &impl ReadableTable<&'static [u8; 32], &'static [u8]>,
     ledger: &impl ReadableTable<&'static [u8; 32], &'static [u8]>,
+    batches: &impl ReadableTable<&'static [u8; 32], &'static [u8]>,
     only: Option<AccountId>,
 ) -> Result<Audit, StoreError> {
     let (first, last) = match only {
@@ -19,13 +20,15 @@ pub(super) fn audit(
         None => ([0; 16], [0xff; 16]),
     };
     let mut audit = Audit::default();
+    let mut placed = 0;
     for next in accounts.range::<&[u8; 16]>(&first..=&last)? {
         let (id, row) = next?;
         let id = AccountId::from_bytes(*id.value());
         let row = AccountRow::decode(row.value())?;
-        let sums = Sums::of(id, &row, holds, ledger)?;
+        let sums = Sums::of(id, &row, holds, ledger, batches)?;
         audit.accounts += 1;
         audit.entries += sums.entries;
+        placed += sums.placed;
         audit.open_holds += sums.holds;
         audit.faults.extend(sums.compare(&row).map(|fault| format!("{id}: {fault}")));
     }
@@ -33,9 +36,9 @@ pub(super) fn audit(
     if only.is_none() && entries != audit.entries {
         audit.faults.push(format!("{} ledger entries belong to no account", entries.abs_diff(audit.entries)));
     }
-    let open_holds = holds.len()?;
-    if only.is_none() && open_holds != audit.open_holds {
-        audit.faults.push(format!("{} holds belong to no account", open_holds.abs_diff(audit.open_holds)));
+    let all_placed = holds.len()?;
+    if only.is_none() && all_placed != placed {
+        audit.faults.push(format!("{} holds belong to no account", all_placed.abs_diff(placed)));
     }
     Ok(audit)
 }
@@ -44,7 +47,10 @@ pub(super) fn audit(
 #[derive(Default)]
 struct Sums {
     entries: u64,
+    /// Open holds, those of batches among them.
     holds: u64,
+    /// Those that are in the table of holds.
+    placed: u64,
     granted: u128,
     spent: u128,
     expired: u128,
@@ -59,6 +65,7 @@ impl Sums {
         account: &AccountRow,
         holds: &impl ReadableTable<&'static [u8; 32], &'static [u8]>,
         ledger: &impl ReadableTable<&'static [u8; 32], &'static [u8]>,
+        batches: &impl ReadableTable<&'static [u8; 32], &'static [u8]>,
     ) -> Result<Sums, StoreError> {
         let range = account_range(id);
         let mut sums = Sums::default();
@@ -70,14 +77,25 @@ impl Sums {
             sums.expired += u128::from(expired);
         }
         for next in holds.range::<&[u8; 32]>(range.start()..=range.end())? {
-            let Portions { plan, pack, period } = Portions::decode(next?.1.value())?;
-            sums.holds += 1;
-            sums.held += u128::from(plan) + u128::from(pack);
-            if period == account.subscription.period {
-                sums.plan_held += u128::from(plan);
+            sums.placed += 1;
+            sums.hold(Portions::decode(next?.1.value())?, account);
+        }
+        for next in batches.range::<&[u8; 32]>(range.start()..=range.end())? {
+            let batch = BatchRow::decode(next?.1.value())?;
+            if batch.is_open() && batch.held.credits() > 0 {
+                sums.hold(batch.held, account);
             }
         }
         Ok(sums)
+    }
+
+    fn hold(&mut self, held: Portions, account: &AccountRow) {
+        let Portions { plan, pack, period } = held;
+        self.holds += 1;
+        self.held += u128::from(plan) + u128::from(pack);
+        if period == account.subscription.period {
+            self.plan_held += u128::from(plan);
+        }
     }
 
     fn compare(self, account: &AccountRow) -> impl Iterator<Item = String> {

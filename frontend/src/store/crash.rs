@@ -3,6 +3,7 @@
 //!
 //! A failure prints the round; the seed is fixed, so it comes again.
 
+use super::vault::Vault;
 use super::*;
 use ::redb::StorageBackend;
 use std::collections::HashMap;
@@ -241,7 +242,8 @@ impl Told {
 }
 
 fn open(disk: &Disk) -> Result<RedbStore, OpenError> {
-    RedbStore::open_backend(disk.clone(), PlanTable::standard(), NOW).map(|(store, _)| store)
+    RedbStore::open_backend(disk.clone(), Arc::new(Vault::in_memory()), PlanTable::standard(), NOW)
+        .map(|(store, _)| store)
 }
 
 /// A store with one account, closed.

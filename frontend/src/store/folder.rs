@@ -1,6 +1,7 @@
 //! The data folder: made with mode 0700, locked by the process that uses it, with the database in it.
 
 use super::OpenError;
+use super::vault::Vault;
 use ::redb::{Builder, Database, DatabaseError, StorageError};
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -43,6 +44,16 @@ impl Folder {
         self.path.join(DATABASE_FILE)
     }
 
+    /// The folder itself.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where a database stands while it is being made.
+    pub fn draft_path(&self) -> PathBuf {
+        self.path.join(format!("{DATABASE_FILE}.new"))
+    }
+
     /// Opens the database, or makes an empty one.
     pub fn open_database(&self, builder: &Builder) -> Result<Database, OpenError> {
         let path = self.database_path();
@@ -59,9 +70,14 @@ impl Folder {
         builder.create_file(file).map_err(|error| self.refusal(&path, error))
     }
 
+    /// Opens the keys of the folder.
+    pub fn open_vault(&self) -> Result<Vault, OpenError> {
+        Vault::open(&self.path)
+    }
+
     /// redb cannot go on with a file whose making was cut short; so it is made under another name, and renamed.
     fn make_database(&self, builder: &Builder, path: &Path) -> Result<(), OpenError> {
-        let draft = self.path.join(format!("{DATABASE_FILE}.new"));
+        let draft = self.draft_path();
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(&draft);
         let file = file.map_err(|error| self.unusable(&error))?;
@@ -96,7 +112,7 @@ pub(super) fn refusal(path: &Path, error: DatabaseError) -> OpenError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{PlanTable, RedbStore, StoreOptions, tables};
+    use crate::store::{KEY_FOLDER, PlanTable, RedbStore, StoreOptions, tables};
     use std::os::unix::fs::PermissionsExt;
 
     fn open(path: &Path) -> Result<RedbStore, OpenError> {
@@ -125,7 +141,9 @@ mod tests {
         assert_eq!(mode(&folder.join(DATABASE_FILE)), 0o600);
         let left: Vec<_> =
             std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(left, [DATABASE_FILE]);
+        assert_eq!(left.len(), 2);
+        assert_eq!(mode(&folder.join(KEY_FOLDER)), 0o700);
+        assert_eq!(mode(&folder.join(KEY_FOLDER).join("hash")), 0o600);
     }
 
     #[test]
@@ -186,7 +204,7 @@ mod tests {
         transaction.open_table(tables::META).unwrap().insert(tables::META_FORMAT, 99).unwrap();
         transaction.commit().unwrap();
         drop(database);
-        check_refusal(folder.path(), &["has format 99", "formats up to 1", "upgrade"]);
+        check_refusal(folder.path(), &["has format 99", "formats up to 2", "upgrade"]);
     }
 
     #[test]

@@ -139,6 +139,13 @@ impl EntryId {
         bytes[6] = bytes[6] & 0x0f | 0x80;
         EntryId::from_bytes(bytes)
     }
+
+    /// For the charge of a batch, of the batch's time and randomness; version 8 likewise.
+    pub(super) fn of_batch(batch: BatchId) -> EntryId {
+        let mut bytes = batch.to_bytes();
+        bytes[6] = bytes[6] & 0x0f | 0x80;
+        EntryId::from_bytes(bytes)
+    }
 }
 
 /// The text is no identifier of this kind.

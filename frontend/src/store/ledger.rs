@@ -1,11 +1,12 @@
 //! The ledger's writes: hold, settle, void, grant.
 
+use super::results::SealedResult;
 use super::row::Row;
 use super::tables::{EntryRow, entry_key, split_entry_key};
-use super::txn::Txn;
+use super::txn::{Opened, Txn};
 use super::types::{CREDITS_MAX, EntryKind, Grant, HOLD_CREDITS_MAX, HoldRef, HoldRequest, UnixMs};
 use super::{Account, AccountId, ChangeError, EntryId, HoldError, SettleError, StoreError};
-use crate::credits::{Balance, Portions};
+use crate::credits::{Balance, Portions, Step};
 use ::redb::{ReadableTable, ReadableTableMetadata};
 
 /// How long an entry is kept before it is added to its account's carried entry: this period, the one before it and
@@ -26,23 +27,39 @@ pub(super) enum HoldEnd {
     Void,
 }
 
-impl Txn<'_> {
+impl<'t> Txn<'t> {
     pub fn hold(
         &mut self,
         request: HoldRequest,
         now: UnixMs,
     ) -> Result<Result<Balance, HoldError>, StoreError> {
-        let HoldRequest { hold: HoldRef { account, id }, credits } = request;
+        let HoldRequest { hold, credits } = request;
+        let (account, portions) = match self.set_aside(hold, credits, now)? {
+            Ok(set_aside) => set_aside,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        self.holds.insert(&entry_key(account.id, hold.id), portions.encode().as_slice())?;
+        self.save(&account)?;
+        Ok(Ok(account.row.subscription.balance))
+    }
+
+    /// Takes credits from an account's balance; neither the account nor a hold is written yet.
+    pub fn set_aside(
+        &mut self,
+        hold: HoldRef,
+        credits: u64,
+        now: UnixMs,
+    ) -> Result<Result<(Opened<'t>, Portions), HoldError>, StoreError> {
         if credits == 0 || credits > HOLD_CREDITS_MAX {
             return Ok(Err(HoldError::BadAmount));
         }
-        if is_too_old(id, now) {
+        if is_too_old(hold.id, now) {
             return Ok(Err(HoldError::TooOld));
         }
-        let Some(mut account) = self.open_account(account, now)? else {
+        let Some(mut account) = self.open_account(hold.account, now)? else {
             return Ok(Err(HoldError::UnknownAccount));
         };
-        if self.is_used(account.id, id)? {
+        if self.is_used(hold.account, hold.id)? {
             return Ok(Err(HoldError::Exists));
         }
         let subscription = &mut account.row.subscription;
@@ -50,12 +67,59 @@ impl Txn<'_> {
         if !status.is_usable() {
             return Ok(Err(HoldError::Inactive { status, available }));
         }
-        let Some(portions) = subscription.hold(credits) else {
-            return Ok(Err(HoldError::Insufficient { available }));
-        };
-        self.holds.insert(&entry_key(account.id, id), portions.encode().as_slice())?;
-        self.save(&account)?;
-        Ok(Ok(account.row.subscription.balance))
+        Ok(match subscription.hold(credits) {
+            Some(portions) => Ok((account, portions)),
+            None => Err(HoldError::Insufficient { available }),
+        })
+    }
+
+    /// Settles a hold and writes the result that it was for.
+    pub fn settle(
+        &mut self,
+        hold: HoldRef,
+        result: Option<SealedResult>,
+        now: UnixMs,
+    ) -> Result<Result<Balance, SettleError>, StoreError> {
+        let ended = self.end_hold(hold, HoldEnd::Settle, now)?;
+        if let (Ok(_), Some(result)) = (&ended, result) {
+            self.put_result(&result)?;
+        }
+        Ok(ended)
+    }
+
+    /// A hold, its settlement and the record of the result in one.
+    pub fn charge_known(
+        &mut self,
+        hold: HoldRef,
+        result: &SealedResult,
+        now: UnixMs,
+    ) -> Result<Result<Balance, HoldError>, StoreError> {
+        if let Err(refusal) = self.hold(HoldRequest { hold, credits: 1 }, now)? {
+            return Ok(Err(refusal));
+        }
+        let failed = |error| StoreError::Failed(format!("hold {}: {error}", hold.id));
+        let balance = self.end_hold(hold, HoldEnd::Settle, now)?.map_err(failed)?;
+        self.put_result(result)?;
+        Ok(Ok(balance))
+    }
+
+    /// Spends one part of what was set aside and gives the other back, with one entry of the ledger.
+    pub fn end_portions(
+        &mut self,
+        hold: HoldRef,
+        spent: Portions,
+        back: Portions,
+        now: UnixMs,
+    ) -> Result<(), StoreError> {
+        let failed = || StoreError::Failed(format!("hold {} is of no account", hold.id));
+        let mut account = self.open_account(hold.account, now)?.ok_or_else(failed)?;
+        let subscription = &mut account.row.subscription;
+        let settled = subscription.settle(spent);
+        let voided = subscription.void(back);
+        let kind = if spent.credits() > 0 { EntryKind::Settled } else { EntryKind::Voided };
+        let step = Step { expired: voided.expired, ..settled };
+        self.append(hold.account, hold.id, &EntryRow { kind, at: now, step, note: String::new() })?;
+        self.save(&account)
     }
 
     pub fn end_hold(
@@ -99,7 +163,7 @@ impl Txn<'_> {
         if !account.row.subscription.grant(grant.credits) {
             return Ok(Err(ChangeError::BadAmount));
         }
-        let step = crate::credits::Step { granted: grant.credits, spent: 0, expired: 0 };
+        let step = Step { granted: grant.credits, spent: 0, expired: 0 };
         let entry = EntryRow { kind: EntryKind::Pack, at: now, step, note: grant.note };
         self.append(grant.account, grant.id, &entry)?;
         self.save(&account)?;

@@ -15,6 +15,8 @@
 
 mod accounts;
 mod audit;
+pub mod backup;
+mod batches;
 #[cfg(test)]
 mod crash;
 mod error;
@@ -24,12 +26,16 @@ mod index;
 mod ledger;
 mod migrations;
 mod pending;
+mod purge;
+mod reason;
 mod redb;
+mod results;
 mod row;
 mod sweep;
 mod tables;
 mod txn;
 mod types;
+mod vault;
 mod writer;
 
 pub use self::redb::{Opening, RedbStore, StoreOptions};
@@ -39,8 +45,12 @@ pub use folder::DATABASE_FILE;
 pub use id::{AccountId, BatchId, EntryId, KeyId};
 pub use pending::{Pending, Reply, pending};
 pub use types::*;
+pub use vault::KEY_FOLDER;
 
 use crate::credits::Balance;
+pub use backup::Sizes;
+use backup::{BackupError, BackupSummary};
+use std::io::Write;
 
 /// See the module. Every implementation is shared as `Arc<dyn Store>`.
 pub trait Store: Send + Sync {
@@ -210,4 +220,22 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// As [`Store::account`].
     fn audit(&self, account: Option<AccountId>) -> Result<Audit, StoreError>;
+
+    // Operations.
+
+    /// Writes all of the store, as of one commit, into `sink`, in a form that [`backup::restore`] takes; writes go on
+    /// meanwhile. What has expired by `now` is left out.
+    ///
+    /// # Errors
+    /// [`BackupError`]; then what `sink` got is of no use.
+    fn backup(&self, sink: &mut dyn Write, now: UnixMs) -> Result<BackupSummary, BackupError>;
+
+    /// What the store takes up.
+    ///
+    /// # Errors
+    /// As [`Store::account`].
+    fn sizes(&self) -> Result<Sizes, StoreError>;
+
+    /// What it is at. From memory.
+    fn figures(&self) -> StoreFigures;
 }

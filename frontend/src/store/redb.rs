@@ -1,21 +1,27 @@
 //! The store in one file of redb, for one process.
 
 use super::accounts::view_account;
+use super::backup::{self, BackupError, BackupSummary, Sizes};
 use super::folder::Folder;
 use super::index::{KeyChange, KeyIndex};
 use super::ledger::HoldEnd;
 use super::row::Row;
-use super::tables::{self, ACCOUNTS, AccountRow, EntryRow, HOLDS, KEYS, KeyRow, LEDGER, NAMES};
+use super::tables::{
+    self, ACCOUNTS, AccountRow, BATCH_ROWS, BATCHES, EntryRow, HOLDS, KEYS, KeyRow, LEDGER, NAMES,
+    OPEN_BATCHES, RESULTS,
+};
 use super::txn::{Txn, find_plan, read_account};
 use super::types::*;
+use super::vault::Vault;
 use super::writer::{Class, Context, Writer};
 use super::{
     AccountId, BatchError, BatchId, ChangeError, HoldError, KeyId, OpenError, Pending, SettleError, Store,
-    StoreError, audit, migrations,
+    StoreError, audit, batches, migrations, results,
 };
 use crate::credits::Balance;
-use ::redb::{Builder, Database, ReadableDatabase, ReadableTable};
+use ::redb::{Builder, Database, ReadOnlyTable, ReadableDatabase, ReadableTable};
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -25,11 +31,13 @@ use std::sync::Arc;
 pub struct StoreOptions {
     /// Memory for pages of the file.
     pub cache_bytes: usize,
+    /// Whether a verdict that one account paid for may answer another, who pays for it too.
+    pub reuse: bool,
 }
 
 impl Default for StoreOptions {
     fn default() -> StoreOptions {
-        StoreOptions { cache_bytes: 64 * 1024 * 1024 }
+        StoreOptions { cache_bytes: 64 * 1024 * 1024, reuse: true }
     }
 }
 
@@ -49,7 +57,9 @@ pub struct RedbStore {
     database: Arc<Database>,
     plans: Arc<PlanTable>,
     index: Arc<KeyIndex>,
-    _folder: Option<Folder>,
+    vault: Arc<Vault>,
+    reuse: bool,
+    folder: Option<Folder>,
 }
 
 impl RedbStore {
@@ -69,26 +79,31 @@ impl RedbStore {
         let database = folder.open_database(&builder)?;
         let path = folder.database_path();
         let folder_open_to_others = folder.open_to_others;
-        let (store, opening) = RedbStore::start(database, Some(folder), &path, plans, now)?;
+        // After the database: a file that is none of ours gets no keys beside it.
+        let vault = Arc::new(folder.open_vault()?);
+        let (mut store, opening) = RedbStore::start(database, vault, &path, plans, now)?;
+        store.folder = Some(folder);
+        store.reuse = options.reuse;
         Ok((store, Opening { folder_open_to_others, ..opening }))
     }
 
     /// Opens the store on a storage of the caller's, as tests of crashes do.
     #[cfg(test)]
-    pub(crate) fn open_backend(
+    pub(super) fn open_backend(
         backend: impl ::redb::StorageBackend,
+        vault: Arc<Vault>,
         plans: PlanTable,
         now: UnixMs,
     ) -> Result<(RedbStore, Opening), OpenError> {
         let path = Path::new("backend");
         let database = Builder::new().set_cache_size(1 << 20).create_with_backend(backend);
         let database = database.map_err(|error| super::folder::refusal(path, error))?;
-        RedbStore::start(database, None, path, plans, now)
+        RedbStore::start(database, vault, path, plans, now)
     }
 
     fn start(
         database: Database,
-        folder: Option<Folder>,
+        vault: Arc<Vault>,
         path: &Path,
         plans: PlanTable,
         now: UnixMs,
@@ -98,10 +113,14 @@ impl RedbStore {
         let index = Arc::new(KeyIndex::default());
         index.apply(read_keys(&database)?);
         let (database, plans) = (Arc::new(database), Arc::new(plans));
-        let context =
-            Context { database: Arc::clone(&database), plans: Arc::clone(&plans), index: Arc::clone(&index) };
+        let context = Context {
+            database: Arc::clone(&database),
+            plans: Arc::clone(&plans),
+            vault: Arc::clone(&vault),
+            index: Arc::clone(&index),
+        };
         let writer = Writer::start(context).map_err(|error| StoreError::Failed(error.to_string()))?;
-        let store = RedbStore { writer, database, plans, index, _folder: folder };
+        let store = RedbStore { writer, database, plans, index, vault, reuse: true, folder: None };
         let voided: Pending<u64, StoreError> =
             store.writer.submit(Class::Answer, move |txn| Ok(Ok(txn.void_open_holds(now)?)));
         let opening = Opening { voided_holds: voided.wait()?, ..Opening::default() };
@@ -115,12 +134,26 @@ impl RedbStore {
         self.writer.submit(Class::New, work)
     }
 
+    fn batch_tables(&self) -> Result<BatchTables, StoreError> {
+        let transaction = self.database.begin_read()?;
+        Ok(batches::Tables {
+            open: transaction.open_table(OPEN_BATCHES)?,
+            batches: transaction.open_table(BATCHES)?,
+            rows: transaction.open_table(BATCH_ROWS)?,
+            results: transaction.open_table(RESULTS)?,
+        })
+    }
+
     fn view(&self, id: AccountId, mut row: AccountRow, now: UnixMs) -> Result<Account, StoreError> {
         let plan = find_plan(&self.plans, &row)?;
         row.subscription.roll(plan, now);
         Ok(view_account(id, &row, plan))
     }
 }
+
+type ByPair = ReadOnlyTable<&'static [u8; 32], &'static [u8]>;
+type BatchTables =
+    batches::Tables<ReadOnlyTable<&'static [u8; 16], &'static [u8; 16]>, ByPair, ByPair, ByPair>;
 
 /// Every account's plan must be in the table: a period could not be rolled otherwise.
 fn check_plans(database: &Database, plans: &PlanTable) -> Result<(), OpenError> {
@@ -256,58 +289,84 @@ impl Store for RedbStore {
     }
 
     fn settle(&self, hold: HoldRef, with: Settlement, now: UnixMs) -> Pending<Balance, SettleError> {
-        let Settlement { result: _ } = with;
-        self.writer.submit(Class::Answer, move |txn| txn.end_hold(hold, HoldEnd::Settle, now))
+        let seal = |record| results::seal(&self.vault, hold.account, record, now, now);
+        match with.result.map(seal).transpose() {
+            Ok(result) => self.writer.submit(Class::Answer, move |txn| txn.settle(hold, result, now)),
+            Err(error) => Pending::ready(Err(error.into())),
+        }
     }
 
     fn void(&self, hold: HoldRef, now: UnixMs) -> Pending<Balance, SettleError> {
         self.writer.submit(Class::Answer, move |txn| txn.end_hold(hold, HoldEnd::Void, now))
     }
 
-    fn hash_address(&self, _canonical: &str) -> AddressHash {
-        AddressHash([0; 16])
+    fn hash_address(&self, canonical: &str) -> AddressHash {
+        AddressHash(self.vault.hash("address", &[canonical.as_bytes()]))
     }
 
-    fn known(&self, _account: AccountId, _address: &AddressHash, _now: UnixMs) -> Result<Known, StoreError> {
-        Ok(Known::Nothing)
+    fn known(&self, account: AccountId, address: &AddressHash, now: UnixMs) -> Result<Known, StoreError> {
+        let results = self.database.begin_read()?.open_table(RESULTS)?;
+        results::known(&results, &self.vault, account, address, self.reuse, now)
     }
 
-    fn charge_known(
-        &self,
-        _hold: HoldRef,
-        _record: ResultRecord,
-        _now: UnixMs,
-    ) -> Pending<Balance, HoldError> {
-        Pending::ready(Err(StoreError::Closed.into()))
+    fn charge_known(&self, hold: HoldRef, record: ResultRecord, now: UnixMs) -> Pending<Balance, HoldError> {
+        let seal = || {
+            let results = self.database.begin_read()?.open_table(RESULTS)?;
+            let verdict_at = results::verdict_at(&results, &self.vault, &record, now)?;
+            results::seal(&self.vault, hold.account, record, verdict_at, now)
+        };
+        match seal() {
+            Ok(result) => self.writer.submit(Class::New, move |txn| txn.charge_known(hold, &result, now)),
+            Err(error) => Pending::ready(Err(error.into())),
+        }
     }
 
-    fn create_batch(&self, _new: NewBatch, _now: UnixMs) -> Pending<BatchCreated, BatchError> {
-        Pending::ready(Err(StoreError::Closed.into()))
+    fn create_batch(&self, new: NewBatch, now: UnixMs) -> Pending<BatchCreated, BatchError> {
+        let prepare = || {
+            let results = self.database.begin_read()?.open_table(RESULTS)?;
+            batches::prepare(&results, &self.vault, new, now)
+        };
+        match prepare() {
+            Ok(Ok(batch)) => self.writer.submit(Class::New, move |txn| txn.create_batch(batch, now)),
+            Ok(Err(refusal)) => Pending::ready(Err(refusal)),
+            Err(error) => Pending::ready(Err(error.into())),
+        }
     }
 
     fn open_batches(&self) -> Result<Vec<OpenBatch>, StoreError> {
-        Ok(Vec::new())
+        self.batch_tables()?.open_batches()
     }
 
-    fn unanswered(&self, _batch: BatchId) -> Result<Vec<OpenRow>, StoreError> {
-        Ok(Vec::new())
+    fn unanswered(&self, batch: BatchId) -> Result<Vec<OpenRow>, StoreError> {
+        self.batch_tables()?.unanswered(&self.vault, batch)
     }
 
-    fn answer_rows(&self, _answers: Vec<RowAnswer>, _now: UnixMs) -> Pending<Vec<BatchId>, StoreError> {
-        Pending::ready(Err(StoreError::Closed))
+    fn answer_rows(&self, answers: Vec<RowAnswer>, now: UnixMs) -> Pending<Vec<BatchId>, StoreError> {
+        let prepared = self.batch_tables().and_then(|tables| tables.prepare(&self.vault, answers, now));
+        match prepared {
+            Ok(answers) => {
+                self.writer.submit(Class::Answer, move |txn| Ok(Ok(txn.answer_rows(answers, now)?)))
+            }
+            Err(error) => Pending::ready(Err(error)),
+        }
     }
 
-    fn batch(
-        &self,
-        _account: AccountId,
-        _id: BatchId,
-        _now: UnixMs,
-    ) -> Result<Option<BatchView>, StoreError> {
-        Ok(None)
+    fn batch(&self, account: AccountId, id: BatchId, now: UnixMs) -> Result<Option<BatchView>, StoreError> {
+        let transaction = self.database.begin_read()?;
+        let (batches, rows) = (transaction.open_table(BATCHES)?, transaction.open_table(BATCH_ROWS)?);
+        batches::view(&batches, &rows, &self.vault, account, id, now)
     }
 
-    fn purge(&self, _now: UnixMs) -> Pending<Purged, StoreError> {
-        Pending::ready(Err(StoreError::Closed))
+    fn purge(&self, now: UnixMs) -> Pending<Purged, StoreError> {
+        let keys = self.vault.prepare(now).and_then(|()| batches::finishing_key(&self.vault, now));
+        match keys {
+            Ok(finishing_key) => self.writer.submit(Class::New, move |txn| {
+                let purged = txn.purge(&finishing_key, now)?;
+                // The rows go all the same when a key file cannot be destroyed: that fails nobody's write.
+                Ok(txn.vault.expire(now).map(|vault_keys| Purged { vault_keys, ..purged }))
+            }),
+            Err(error) => Pending::ready(Err(error)),
+        }
     }
 
     fn entries(&self, account: AccountId, limit: usize) -> Result<Vec<Entry>, StoreError> {
@@ -335,6 +394,19 @@ impl Store for RedbStore {
         let accounts = transaction.open_table(ACCOUNTS)?;
         let holds = transaction.open_table(HOLDS)?;
         let ledger = transaction.open_table(LEDGER)?;
-        audit::audit(&accounts, &holds, &ledger, account)
+        let batches = transaction.open_table(BATCHES)?;
+        audit::audit(&accounts, &holds, &ledger, &batches, account)
+    }
+
+    fn backup(&self, sink: &mut dyn Write, now: UnixMs) -> Result<BackupSummary, BackupError> {
+        backup::dump(&self.database, self.folder.as_ref().map(Folder::path), now, sink)
+    }
+
+    fn sizes(&self) -> Result<Sizes, StoreError> {
+        backup::sizes(&self.database, self.folder.as_ref().map(Folder::path))
+    }
+
+    fn figures(&self) -> StoreFigures {
+        self.writer.figures()
     }
 }

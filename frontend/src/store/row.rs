@@ -49,8 +49,13 @@ impl Out {
     }
 
     pub fn text(&mut self, text: &str) {
-        self.number(text.len() as u64);
-        self.bytes(text.as_bytes());
+        self.blob(text.as_bytes());
+    }
+
+    /// Bytes with their length.
+    pub fn blob(&mut self, bytes: &[u8]) {
+        self.number(bytes.len() as u64);
+        self.bytes(bytes);
     }
 }
 
@@ -80,6 +85,19 @@ impl In<'_> {
         Some(first)
     }
 
+    pub fn flag(&mut self) -> Option<bool> {
+        match self.byte()? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
+
+    /// A number of 32 bits.
+    pub fn small(&mut self) -> Option<u32> {
+        u32::try_from(self.number()?).ok()
+    }
+
     pub fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (first, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
@@ -87,10 +105,14 @@ impl In<'_> {
     }
 
     pub fn text(&mut self) -> Option<String> {
+        String::from_utf8(self.blob()?).ok()
+    }
+
+    pub fn blob(&mut self) -> Option<Vec<u8>> {
         let length = usize::try_from(self.number()?).ok()?;
-        let (text, rest) = self.0.split_at_checked(length)?;
+        let (bytes, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
-        String::from_utf8(text.to_vec()).ok()
+        Some(bytes.to_vec())
     }
 }
 

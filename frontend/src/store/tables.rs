@@ -2,10 +2,14 @@
 //! is a change of the format and needs a step in migrations.rs.
 
 use super::row::{In, Out, Row};
-use super::types::{EntryKind, KeyHash, KeyMode, SubscriptionStatus, UnixMs};
-use super::{AccountId, EntryId, HoldRef};
+use super::types::{
+    AddressHash, BATCH_KEEP_MS, BATCH_OPEN_MS, EntryKind, IDEMPOTENCY_MS, KeyHash, KeyMode, REPEAT_MS,
+    RETENTION_MS, RETENTION_SHORT_MS, SubscriptionStatus, UnixMs,
+};
+use super::vault::Class;
+use super::{AccountId, BatchId, EntryId, HoldRef};
 use crate::credits::{Balance, Portions, Step, Subscription};
-use ::redb::TableDefinition;
+use ::redb::{Key, TableDefinition, Value};
 
 /// Facts about the file, by name.
 pub(super) const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
@@ -20,25 +24,114 @@ pub(super) const HOLDS: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new
 /// What happened to credits, by account and entry; append-mostly within an account, as ids begin with their time.
 pub(super) const LEDGER: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("ledger");
 
+/// Results, by keyed hash of the address and account: a prefix finds every account's of an address.
+pub(super) const RESULTS: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("results");
+/// Batches with their charge, by account and batch.
+pub(super) const BATCHES: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("batches");
+/// The rows of batches, by account and batch; see [`split_rows`].
+pub(super) const BATCH_ROWS: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("batch_rows");
+/// The account of every batch with unanswered rows, by batch.
+pub(super) const OPEN_BATCHES: TableDefinition<&[u8; 16], &[u8; 16]> = TableDefinition::new("open_batches");
+/// Idempotency keys, by account and keyed hash of the key.
+pub(super) const IDEMPOTENCY: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("idempotency");
+/// What expires when: see [`expiry_key`]. It has one entry for each row that expires.
+pub(super) const EXPIRIES: TableDefinition<&[u8; 41], ()> = TableDefinition::new("expiries");
+
 /// The name in [`META`] of the format's number.
 pub(super) const META_FORMAT: &str = "format";
 
 /// The format that this version writes.
-pub(super) const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 2;
+
+/// What is to be done with every table, whatever its types.
+pub(super) trait TableVisitor {
+    /// Why it was not done.
+    type Error;
+
+    /// Does it with one.
+    fn table<K: Key + 'static, V: Value + 'static>(
+        &mut self,
+        definition: TableDefinition<'static, K, V>,
+    ) -> Result<(), Self::Error>;
+}
+
+/// All tables, one after another. Backups are made by it: a table that is missing here is missing there.
+pub(super) fn for_each_table<T: TableVisitor>(visitor: &mut T) -> Result<(), T::Error> {
+    visitor.table(META)?;
+    visitor.table(ACCOUNTS)?;
+    visitor.table(NAMES)?;
+    visitor.table(KEYS)?;
+    visitor.table(HOLDS)?;
+    visitor.table(LEDGER)
+}
 
 /// Key of [`HOLDS`] and [`LEDGER`].
 pub(super) fn entry_key(account: AccountId, id: EntryId) -> [u8; 32] {
+    join(account.to_bytes(), id.to_bytes())
+}
+
+/// Key of [`BATCHES`] and [`BATCH_ROWS`].
+pub(super) fn batch_key(account: AccountId, id: BatchId) -> [u8; 32] {
+    join(account.to_bytes(), id.to_bytes())
+}
+
+/// Key of [`RESULTS`].
+pub(super) fn result_key(address: &AddressHash, account: AccountId) -> [u8; 32] {
+    join(address.0, account.to_bytes())
+}
+
+/// Key of [`IDEMPOTENCY`].
+pub(super) fn idempotency_key(account: AccountId, hash: [u8; 16]) -> [u8; 32] {
+    join(account.to_bytes(), hash)
+}
+
+pub(super) fn join(first: [u8; 16], second: [u8; 16]) -> [u8; 32] {
     let mut key = [0; 32];
-    key[..16].copy_from_slice(&account.to_bytes());
-    key[16..].copy_from_slice(&id.to_bytes());
+    key[..16].copy_from_slice(&first);
+    key[16..].copy_from_slice(&second);
     key
+}
+
+/// The inverse of [`join`].
+pub(super) fn split(key: &[u8; 32]) -> ([u8; 16], [u8; 16]) {
+    let (mut first, mut second) = ([0; 16], [0; 16]);
+    first.copy_from_slice(&key[..16]);
+    second.copy_from_slice(&key[16..]);
+    (first, second)
+}
+
+/// What an entry of [`EXPIRIES`] stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Expiring {
+    /// A row of [`RESULTS`].
+    Result = 0,
+    /// A batch that is complete.
+    Batch = 1,
+    /// The time that a batch may stay unfinished.
+    OpenBatch = 2,
+    /// A row of [`IDEMPOTENCY`].
+    Idempotency = 3,
+}
+
+/// Key of [`EXPIRIES`]: what, when (8 bytes, big-endian), and the row's key.
+pub(super) fn expiry_key(what: Expiring, at: UnixMs, row: &[u8; 32]) -> [u8; 41] {
+    let mut key = [0; 41];
+    key[0] = what as u8;
+    key[1..9].copy_from_slice(&at.to_be_bytes());
+    key[9..].copy_from_slice(row);
+    key
+}
+
+/// The row's key of a key of [`EXPIRIES`].
+pub(super) fn expiring_row(key: &[u8; 41]) -> [u8; 32] {
+    let mut row = [0; 32];
+    row.copy_from_slice(&key[9..]);
+    row
 }
 
 /// The inverse of [`entry_key`].
 pub(super) fn split_entry_key(key: &[u8; 32]) -> HoldRef {
-    let (mut account, mut id) = ([0; 16], [0; 16]);
-    account.copy_from_slice(&key[..16]);
-    id.copy_from_slice(&key[16..]);
+    let (account, id) = split(key);
     HoldRef { account: AccountId::from_bytes(account), id: EntryId::from_bytes(id) }
 }
 
@@ -232,5 +325,205 @@ impl Row for EntryRow {
         let at = input.number()?;
         let step = Step { granted: input.number()?, spent: input.number()?, expired: input.number()? };
         Some(EntryRow { kind, at, step, note: input.text()? })
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ResultRow {
+    /// Whether its reason is one of those that are kept for a day only.
+    pub short: bool,
+    /// When the account was answered.
+    pub checked_at: UnixMs,
+    /// When the verdict was found; earlier, where it was another account's.
+    pub verdict_at: UnixMs,
+    /// The code of the reason, sealed.
+    pub sealed: Vec<u8>,
+}
+
+impl ResultRow {
+    pub fn class(&self) -> Class {
+        if self.short { Class::ShortResult } else { Class::LongResult }
+    }
+
+    pub fn repeats_until(&self) -> UnixMs {
+        self.checked_at.saturating_add(REPEAT_MS)
+    }
+
+    pub fn shared_until(&self) -> UnixMs {
+        self.verdict_at.saturating_add(if self.short { RETENTION_SHORT_MS } else { RETENTION_MS })
+    }
+
+    pub fn expires_at(&self) -> UnixMs {
+        self.shared_until().max(self.repeats_until())
+    }
+}
+
+impl Row for ResultRow {
+    const TABLE: &'static str = "results";
+
+    fn write(&self, out: &mut Out) {
+        out.byte(u8::from(self.short));
+        out.number(self.checked_at);
+        out.number(self.verdict_at);
+        out.blob(&self.sealed);
+    }
+
+    fn read(input: &mut In<'_>) -> Option<ResultRow> {
+        Some(ResultRow {
+            short: input.flag()?,
+            checked_at: input.number()?,
+            verdict_at: input.number()?,
+            sealed: input.blob()?,
+        })
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct BatchRow {
+    pub created_at: UnixMs,
+    /// 0: it is not complete.
+    pub completed_at: UnixMs,
+    pub total: u32,
+    pub answered: u32,
+    /// Answered rows that are not charged.
+    pub refunded: u32,
+    /// What it holds, or held; nothing for a test.
+    pub held: Portions,
+    /// A byte for each row, sealed; empty once it is complete, as the answers then stand with the rows.
+    pub answers: Vec<u8>,
+}
+
+impl BatchRow {
+    pub fn is_open(&self) -> bool {
+        self.completed_at == 0
+    }
+
+    /// The class and the time that name the key of its rows and answers.
+    pub fn sealed_under(&self) -> (Class, UnixMs) {
+        if self.is_open() {
+            (Class::OpenBatch, self.created_at.saturating_add(Class::OpenBatch.keep_ms()))
+        } else {
+            (Class::Batch, self.expires_at())
+        }
+    }
+
+    /// When it is given up if it is still open.
+    pub fn given_up_at(&self) -> UnixMs {
+        self.created_at.saturating_add(BATCH_OPEN_MS)
+    }
+
+    /// When it cannot be read any longer, once it is complete.
+    pub fn expires_at(&self) -> UnixMs {
+        self.completed_at.saturating_add(BATCH_KEEP_MS)
+    }
+}
+
+impl Row for BatchRow {
+    const TABLE: &'static str = "batches";
+
+    fn write(&self, out: &mut Out) {
+        out.number(self.created_at);
+        out.number(self.completed_at);
+        for count in [self.total, self.answered, self.refunded] {
+            out.number(u64::from(count));
+        }
+        self.held.write(out);
+        out.blob(&self.answers);
+    }
+
+    fn read(input: &mut In<'_>) -> Option<BatchRow> {
+        let row = BatchRow {
+            created_at: input.number()?,
+            completed_at: input.number()?,
+            total: input.small()?,
+            answered: input.small()?,
+            refunded: input.small()?,
+            held: Portions::read(input)?,
+            answers: input.blob()?,
+        };
+        (row.refunded <= row.answered && row.answered <= row.total).then_some(row)
+    }
+}
+
+/// Splits a row of [`BATCH_ROWS`]: of an open batch the address hashes, then the sealed [`RowsText`]; of a complete
+/// one the latter alone.
+pub(super) fn split_rows<'r>(batch: &BatchRow, rows: &'r [u8]) -> Option<(&'r [[u8; 16]], &'r [u8])> {
+    let hashes = if batch.is_open() { batch.total as usize * 16 } else { 0 };
+    let (hashes, sealed) = rows.split_at_checked(hashes)?;
+    Some((hashes.as_chunks().0, sealed))
+}
+
+/// What is sealed of a batch's rows.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct RowsText {
+    pub name: Option<String>,
+    pub emails: Vec<String>,
+    /// A byte for each row once the batch is complete; before, none.
+    pub answers: Vec<u8>,
+}
+
+impl Row for RowsText {
+    const TABLE: &'static str = "batch_rows";
+
+    fn write(&self, out: &mut Out) {
+        out.byte(u8::from(self.name.is_some()));
+        out.text(self.name.as_deref().unwrap_or_default());
+        out.number(self.emails.len() as u64);
+        self.emails.iter().for_each(|email| out.text(email));
+        out.blob(&self.answers);
+    }
+
+    fn read(input: &mut In<'_>) -> Option<RowsText> {
+        let (named, name) = (input.flag()?, input.text()?);
+        let count = input.number()?;
+        let emails = (0..count).map(|_| input.text()).collect::<Option<_>>()?;
+        Some(RowsText { name: named.then_some(name), emails, answers: input.blob()? })
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct IdempotencyRow {
+    pub created_at: UnixMs,
+    /// Keyed hash of the request.
+    pub body: [u8; 16],
+    /// What was answered.
+    pub batch: BatchId,
+    pub submitted: u32,
+    pub completed: bool,
+    pub credits_remaining: Option<u64>,
+}
+
+impl IdempotencyRow {
+    pub fn expires_at(&self) -> UnixMs {
+        self.created_at.saturating_add(IDEMPOTENCY_MS)
+    }
+}
+
+impl Row for IdempotencyRow {
+    const TABLE: &'static str = "idempotency";
+
+    fn write(&self, out: &mut Out) {
+        out.number(self.created_at);
+        out.bytes(&self.body);
+        out.bytes(&self.batch.to_bytes());
+        out.number(u64::from(self.submitted));
+        out.byte(u8::from(self.completed));
+        out.byte(u8::from(self.credits_remaining.is_some()));
+        out.number(self.credits_remaining.unwrap_or(0));
+    }
+
+    fn read(input: &mut In<'_>) -> Option<IdempotencyRow> {
+        Some(IdempotencyRow {
+            created_at: input.number()?,
+            body: input.array()?,
+            batch: BatchId::from_bytes(input.array()?),
+            submitted: input.small()?,
+            completed: input.flag()?,
+            credits_remaining: {
+                let some = input.flag()?;
+                let credits = input.number()?;
+                some.then_some(credits)
+            },
+        })
     }
 }

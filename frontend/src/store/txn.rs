@@ -3,23 +3,38 @@
 
 use super::index::KeyChange;
 use super::row::Row;
-use super::tables::{ACCOUNTS, AccountRow, EntryRow, HOLDS, KEYS, LEDGER, NAMES, entry_key};
+use super::tables::{
+    ACCOUNTS, AccountRow, BATCH_ROWS, BATCHES, EXPIRIES, EntryRow, HOLDS, IDEMPOTENCY, KEYS, LEDGER, NAMES,
+    OPEN_BATCHES, RESULTS, entry_key,
+};
 use super::types::{EntryKind, Plan, PlanTable, UnixMs};
+use super::vault::Vault;
 use super::{AccountId, EntryId, StoreError};
 use crate::credits::Step;
 use ::redb::{ReadableTable, Table, WriteTransaction};
 
 pub(super) struct Txn<'t> {
     pub plans: &'t PlanTable,
+    pub vault: &'t Vault,
     pub accounts: Table<'t, &'static [u8; 16], &'static [u8]>,
     pub names: Table<'t, &'static str, &'static [u8; 16]>,
     pub keys: Table<'t, &'static [u8; 16], &'static [u8]>,
     pub holds: Table<'t, &'static [u8; 32], &'static [u8]>,
     pub ledger: Table<'t, &'static [u8; 32], &'static [u8]>,
+    pub results: Table<'t, &'static [u8; 32], &'static [u8]>,
+    pub batches: Table<'t, &'static [u8; 32], &'static [u8]>,
+    pub batch_rows: Table<'t, &'static [u8; 32], &'static [u8]>,
+    pub open_batches: Table<'t, &'static [u8; 16], &'static [u8; 16]>,
+    pub idempotency: Table<'t, &'static [u8; 32], &'static [u8]>,
+    pub expiries: Table<'t, &'static [u8; 41], ()>,
     /// For the index of keys, once this is committed.
     pub key_changes: Vec<KeyChange>,
     /// Entries that this transaction added to the ledger.
     pub entries_added: u64,
+    /// Expiries that this transaction noted.
+    pub expiries_added: usize,
+    /// What the entries that this transaction added to the ledger say.
+    pub total: Step,
     /// The latest time that any write was given.
     pub latest: UnixMs,
 }
@@ -32,16 +47,29 @@ pub(super) struct Opened<'t> {
 }
 
 impl<'t> Txn<'t> {
-    pub fn open(transaction: &'t WriteTransaction, plans: &'t PlanTable) -> Result<Txn<'t>, StoreError> {
+    pub fn open(
+        transaction: &'t WriteTransaction,
+        plans: &'t PlanTable,
+        vault: &'t Vault,
+    ) -> Result<Txn<'t>, StoreError> {
         Ok(Txn {
             plans,
+            vault,
             accounts: transaction.open_table(ACCOUNTS)?,
             names: transaction.open_table(NAMES)?,
             keys: transaction.open_table(KEYS)?,
             holds: transaction.open_table(HOLDS)?,
             ledger: transaction.open_table(LEDGER)?,
+            results: transaction.open_table(RESULTS)?,
+            batches: transaction.open_table(BATCHES)?,
+            batch_rows: transaction.open_table(BATCH_ROWS)?,
+            open_batches: transaction.open_table(OPEN_BATCHES)?,
+            idempotency: transaction.open_table(IDEMPOTENCY)?,
+            expiries: transaction.open_table(EXPIRIES)?,
             key_changes: Vec::new(),
             entries_added: 0,
+            expiries_added: 0,
+            total: Step::default(),
             latest: 0,
         })
     }
@@ -83,6 +111,8 @@ impl<'t> Txn<'t> {
 
     pub fn append(&mut self, account: AccountId, id: EntryId, entry: &EntryRow) -> Result<(), StoreError> {
         self.entries_added += 1;
+        self.total.granted = self.total.granted.saturating_add(entry.step.granted);
+        self.total.spent = self.total.spent.saturating_add(entry.step.spent);
         self.latest = self.latest.max(entry.at);
         self.ledger.insert(&entry_key(account, id), entry.encode().as_slice())?;
         Ok(())

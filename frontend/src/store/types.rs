@@ -8,10 +8,33 @@ pub use results::*;
 
 use super::id::{AccountId, EntryId, KeyId};
 use crate::credits::Balance;
+use crate::histogram::{COMMIT_US, GROUP, Histogram};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+
+/// What the store is at, and what it did since it was opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreFigures {
+    /// Writes that wait.
+    pub waiting: usize,
+    /// How long commits took, in microseconds.
+    pub commit_us: Histogram,
+    /// How many writes shared each.
+    pub group: Histogram,
+    /// Credits that were spent.
+    pub credits_spent: u64,
+    /// Credits that were granted.
+    pub credits_granted: u64,
+}
+
+impl Default for StoreFigures {
+    fn default() -> StoreFigures {
+        let (commit_us, group) = (Histogram::new(COMMIT_US), Histogram::new(GROUP));
+        StoreFigures { waiting: 0, commit_us, group, credits_spent: 0, credits_granted: 0 }
+    }
+}
 
 /// Wall-clock time: milliseconds since 1970-01-01T00:00:00Z.
 pub type UnixMs = u64;

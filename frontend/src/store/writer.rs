@@ -9,11 +9,14 @@
 use super::index::{KeyChange, KeyIndex};
 use super::sweep::Sweep;
 use super::txn::Txn;
-use super::{Pending, PlanTable, Reply, StoreError, pending};
+use super::vault::Vault;
+use super::{Pending, PlanTable, Reply, StoreError, StoreFigures, pending};
+use crate::credits::Step;
 use ::redb::Database;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// The most writes in one transaction: beyond this a longer wait buys next to nothing.
 const GROUP_MAX: usize = 1000;
@@ -34,6 +37,7 @@ pub(super) enum Class {
 pub(super) struct Context {
     pub database: Arc<Database>,
     pub plans: Arc<PlanTable>,
+    pub vault: Arc<Vault>,
     pub index: Arc<KeyIndex>,
 }
 
@@ -44,6 +48,7 @@ pub(super) struct Writer {
 
 struct Shared {
     queue: Mutex<Queue>,
+    figures: Mutex<StoreFigures>,
     wake: Condvar,
 }
 
@@ -56,7 +61,8 @@ struct Queue {
 
 impl Writer {
     pub fn start(context: Context) -> std::io::Result<Writer> {
-        let shared = Arc::new(Shared { queue: Mutex::default(), wake: Condvar::new() });
+        let shared =
+            Arc::new(Shared { queue: Mutex::default(), figures: Mutex::default(), wake: Condvar::new() });
         let thread = std::thread::Builder::new().name("store-writer".into()).spawn({
             let shared = Arc::clone(&shared);
             move || run(&context, Closing(shared))
@@ -91,6 +97,12 @@ impl Writer {
         self.shared.lock().closed.clone().map_or(Ok(()), Err)
     }
 
+    /// What waits, and what was done.
+    pub fn figures(&self) -> StoreFigures {
+        let waiting = self.shared.lock().jobs.len();
+        StoreFigures { waiting, ..self.shared.figures().clone() }
+    }
+
     /// Whether writes that nobody waits for had better be left out.
     pub fn is_crowded(&self) -> bool {
         self.shared.lock().jobs.len() >= QUEUE_MAX / 2
@@ -111,6 +123,19 @@ impl Drop for Writer {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn figures(&self) -> MutexGuard<'_, StoreFigures> {
+        self.figures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a group that was committed.
+    fn note(&self, writes: usize, took: Duration, total: Step) {
+        let mut figures = self.figures();
+        figures.group.record(writes as u64);
+        figures.commit_us.record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+        figures.credits_spent = figures.credits_spent.saturating_add(total.spent);
+        figures.credits_granted = figures.credits_granted.saturating_add(total.granted);
     }
 
     fn close(&self, why: StoreError) {
@@ -148,8 +173,9 @@ fn run(context: &Context, closing: Closing) {
     let mut sweep = Sweep::default();
     while let Some(mut group) = closing.0.take() {
         match write(context, &mut sweep, &mut group) {
-            Ok(changes) => {
+            Ok(Written { changes, total, took }) => {
                 context.index.apply(changes);
+                closing.0.note(group.len(), took, total);
                 group.into_iter().for_each(|job| job.finish(None));
             }
             Err(error) => {
@@ -163,21 +189,28 @@ fn run(context: &Context, closing: Closing) {
     }
 }
 
-fn write(
-    context: &Context,
-    sweep: &mut Sweep,
-    group: &mut [Box<dyn Job>],
-) -> Result<Vec<KeyChange>, StoreError> {
+/// What a group has brought.
+struct Written {
+    changes: Vec<KeyChange>,
+    total: Step,
+    /// By its commit.
+    took: Duration,
+}
+
+fn write(context: &Context, sweep: &mut Sweep, group: &mut [Box<dyn Job>]) -> Result<Written, StoreError> {
     let mut transaction = context.database.begin_write()?;
     transaction.set_quick_repair(true);
-    let mut txn = Txn::open(&transaction, &context.plans)?;
+    let mut txn = Txn::open(&transaction, &context.plans, &context.vault)?;
     for job in group {
         job.run(&mut txn)?;
     }
     sweep.go_on(&mut txn)?;
+    txn.purge_some()?;
+    let total = txn.total;
     let changes = txn.close();
+    let began = Instant::now();
     transaction.commit()?;
-    Ok(changes)
+    Ok(Written { changes, total, took: began.elapsed() })
 }
 
 /// A write with the one who waits for it, whatever their types.
@@ -228,6 +261,7 @@ mod tests {
         let context = Context {
             database: Arc::new(database),
             plans: Arc::new(PlanTable::standard()),
+            vault: Arc::new(Vault::in_memory()),
             index: Arc::default(),
         };
         Writer::start(context).unwrap()

@@ -137,7 +137,7 @@ fn lists_of_many_pages_come_whole() {
         store.create_account(NewAccount { id, name, plan: "free".into() }, crate::NOW)
     });
     made.collect::<Vec<_>>().into_iter().for_each(|made| drop(made.wait().unwrap()));
-    let server = AdminServer::start(site.path(), store, || crate::NOW).unwrap();
+    let server = AdminServer::start(site.path(), store, || crate::NOW, None).unwrap();
     let list = site.run(&["account", "list"]).unwrap();
     assert_eq!(list.lines().count() as u128, accounts + 1);
     drop(server);

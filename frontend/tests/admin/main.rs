@@ -53,7 +53,7 @@ impl Site {
 
     fn running() -> Site {
         let mut site = Site::stopped();
-        site.server = Some(AdminServer::start(site.path(), open(site.path()), || NOW).unwrap());
+        site.server = Some(AdminServer::start(site.path(), open(site.path()), || NOW, None).unwrap());
         site
     }
 

@@ -44,9 +44,9 @@ fn a_dead_socket_is_replaced_and_a_live_one_is_not() {
     // The command line takes it for what it is.
     run(site.path(), &["account", "create", "a"]).unwrap();
     let store = open(site.path());
-    let server = AdminServer::start(site.path(), store.clone(), || NOW).unwrap();
+    let server = AdminServer::start(site.path(), store.clone(), || NOW, None).unwrap();
     assert!(site.run(&["account", "list"]).unwrap().contains("acc_"));
-    let second = AdminServer::start(site.path(), store, || NOW).map(drop).unwrap_err();
+    let second = AdminServer::start(site.path(), store, || NOW, None).map(drop).unwrap_err();
     assert!(matches!(second, AdminError::InUse(_)), "{second}");
     assert!(site.run(&["account", "list"]).is_ok());
     drop(server);
@@ -57,7 +57,7 @@ fn what_a_killed_start_left_is_in_nobodys_way() {
     let site = Site::stopped();
     std::fs::create_dir(site.path().join(".adm")).unwrap();
     drop(UnixListener::bind(site.path().join(".adm/s")).unwrap());
-    let server = AdminServer::start(site.path(), open(site.path()), || NOW).unwrap();
+    let server = AdminServer::start(site.path(), open(site.path()), || NOW, None).unwrap();
     assert!(site.run(&["account", "list"]).is_ok());
     assert!(!site.path().join(".adm").exists());
     drop(server);
@@ -78,7 +78,7 @@ fn a_server_that_starts_slowly_is_waited_for() {
     std::thread::scope(|scope| {
         let list = scope.spawn(|| site.run(&["account", "list"]));
         std::thread::sleep(Duration::from_millis(300));
-        let server = AdminServer::start(site.path(), store, || NOW).unwrap();
+        let server = AdminServer::start(site.path(), store, || NOW, None).unwrap();
         assert!(list.join().unwrap().is_ok());
         drop(server);
     });
@@ -88,7 +88,7 @@ fn a_server_that_starts_slowly_is_waited_for() {
 fn a_path_too_long_for_a_socket_is_an_error() {
     let site = Site::stopped();
     let deep = site.path().join("x".repeat(100));
-    let refused = AdminServer::start(&deep, open(&deep), || NOW).map(drop).unwrap_err().to_string();
+    let refused = AdminServer::start(&deep, open(&deep), || NOW, None).map(drop).unwrap_err().to_string();
     assert!(refused.contains("shorter than"), "{refused}");
 }
 

@@ -145,12 +145,14 @@ fn a_kill_gives_held_credits_back() {
 fn checks_at_once_on_all_threads_are_each_charged_once() {
     let server = Server::start(&["--frontends", "3"]);
     std::thread::scope(|scope| {
-        for _ in 0..8 {
-            scope.spawn(|| {
+        for thread in 0..8 {
+            let server = &server;
+            scope.spawn(move || {
                 let mut connection = server.connect();
-                for _ in 0..10 {
-                    let body = "{\"email\":\"mailbox_exists-5@example.com\"}";
-                    connection.send(post(&server.live, "/v1/verify", body));
+                for call in 0..10 {
+                    let email = format!("mailbox_exists-5@d{thread}-{call}.example");
+                    let body = json!({ "email": email }).to_string();
+                    connection.send(post(&server.live, "/v1/verify", &body));
                     assert_eq!(connection.read().status, 200);
                 }
             });

@@ -1,5 +1,6 @@
 //! Connections: kept alive, pipelined, slow, too many.
 
+use crate::batches;
 use crate::server::{Server, get, post};
 use std::time::{Duration, Instant};
 
@@ -111,9 +112,12 @@ fn one_more_connection_than_there_are_places_waits() {
 #[test]
 fn epoll_serves_as_well() {
     let server = Server::start(&["--driver", "epoll", "--frontends", "2"]);
-    for _ in 0..8 {
-        let got = server.post(&server.live, "/v1/verify", "{\"email\":\"mailbox_exists-20@example.com\"}");
+    for n in 0..8 {
+        let body = format!("{{\"email\":\"mailbox_exists-{n}@example.com\"}}");
+        let got = server.post(&server.live, "/v1/verify", &body);
         assert_eq!(got.json()["reason"], "mailbox_exists");
     }
-    assert_eq!(server.credits(), 92);
+    let id = batches::id(&batches::submit(&server, &server.live, &["catch_all-200", "later.1"]));
+    assert_eq!(batches::reasons(&server, &server.live, &id), ["catch_all", "mailbox_exists"]);
+    assert_eq!(server.credits(), 90);
 }

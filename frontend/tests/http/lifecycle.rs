@@ -93,7 +93,7 @@ fn first_keys_are_in_a_private_file_and_not_in_the_output() {
 
 #[test]
 fn the_log_tells_requests_and_no_addresses() {
-    let server = Server::start(&["--log", "json"]);
+    let server = Server::start(&["--log-format", "json"]);
     for request in [
         get(&server.test, "/v1/verify?email=deliverable%40secret.example"),
         get(&server.test, "/v1/deliverable@secret.example"),

@@ -3,14 +3,18 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod auth;
+mod backup;
 mod batches;
 mod charging;
 mod clean;
 mod client;
+mod clock;
 mod commands;
 mod connections;
+mod fast;
 mod idempotency;
 mod lifecycle;
+mod metrics;
 mod openapi;
 mod repeats;
 mod requests;

@@ -77,7 +77,7 @@ fn another_account_pays_and_nobody_is_asked() {
 
 #[test]
 fn an_operator_can_turn_the_reuse_off() {
-    let server = Server::start(&["--reuse-verdicts", "off"]);
+    let server = Server::start(&["--reuse-verdicts", "false"]);
     let stranger = server.stranger();
     check(&verify(&server, &server.live, "mailbox_exists@example.com"), "mailbox_exists", Some(99), false);
     check(&verify(&server, &stranger, "mailbox_exists@example.com"), "mailbox_exists", Some(99), false);

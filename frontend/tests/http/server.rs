@@ -22,6 +22,7 @@ pub struct Server {
     pub test: String,
     folder: Option<TempDir>,
     log: PathBuf,
+    announced: Vec<String>,
 }
 
 impl Server {
@@ -76,18 +77,20 @@ impl Server {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut announced = Vec::new();
         let address = loop {
             let Some(Ok(line)) = lines.next() else {
                 let said = std::fs::read_to_string(&log).unwrap();
                 panic!("the server did not start: {:?}: {said}", child.wait());
             };
-            if let Some((_, address)) = line.split_once("listening on http://") {
-                break address.parse().unwrap();
+            if let Some((_, address)) = line.split_once("listening on http") {
+                break address.trim_start_matches('s').trim_start_matches("://").parse().unwrap();
             }
+            announced.push(line);
         };
         let keys = std::fs::read_to_string(data.join("first-keys")).unwrap();
         let key = |name| keys.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
-        Server { child, address, live: key("live"), test: key("test"), folder: Some(folder), log }
+        Server { child, address, live: key("live"), test: key("test"), folder: Some(folder), log, announced }
     }
 
     pub fn folder(&self) -> &Path {
@@ -96,6 +99,11 @@ impl Server {
 
     pub fn data(&self) -> PathBuf {
         self.folder().join("data")
+    }
+
+    /// What it printed at its start, before the line that it listens.
+    pub fn announced(&self) -> &[String] {
+        &self.announced
     }
 
     /// What it has logged so far.

@@ -105,6 +105,12 @@ fn only_the_store_names_redb() {
 }
 
 #[test]
+fn only_the_clock_asks_for_the_time() {
+    let others = without(sources("frontend/src"), &["frontend/src/clock.rs"]);
+    forbid(&others, &|line| line.contains("SystemTime"));
+}
+
+#[test]
 fn only_http_and_main_name_hyper() {
     let others = without(
         sources("frontend/src"),

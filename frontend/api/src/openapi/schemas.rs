@@ -50,6 +50,7 @@ fn simplify(schema: &mut Value) {
         Value::Object(fields) => {
             fields.remove("propertyNames");
             nullable_reference(fields);
+            only_choice(fields);
             // 3.0 ignores what stands beside a reference.
             if fields.len() > 1
                 && let Some(reference) = fields.remove("$ref")
@@ -59,6 +60,17 @@ fn simplify(schema: &mut Value) {
             fields.values_mut().for_each(simplify);
         }
         _ => {}
+    }
+}
+
+/// `oneOf` with one choice is that choice, with the description of where it stands.
+fn only_choice(fields: &mut Map<String, Value>) {
+    let Some(Value::Array(choices)) = fields.get("oneOf") else { return };
+    let [Value::Object(choice)] = choices.as_slice() else { return };
+    let choice = choice.clone();
+    fields.remove("oneOf");
+    for (word, value) in choice {
+        fields.entry(word).or_insert(value);
     }
 }
 

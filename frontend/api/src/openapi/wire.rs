@@ -4,8 +4,8 @@
 
 #![expect(dead_code, reason = "only their schemas are used")]
 
-use crate::Reason;
 use crate::batch::BatchState;
+use crate::{Checks, Reason};
 use utoipa::ToSchema;
 
 /// An email address: ASCII, or with UTF-8 (RFC 6531). No comments, no address literals, no domain of one label.
@@ -45,19 +45,6 @@ pub struct Verification {
 #[schema(rename_all = "snake_case")]
 enum FastMode {
     Fast,
-}
-
-/// What fast mode looks at.
-#[derive(ToSchema)]
-pub struct Checks {
-    /// The domain has a mail server.
-    mx: bool,
-    /// The domain is a temporary or throw-away provider's.
-    disposable: bool,
-    /// The local part is a role, as `info` or `sales`.
-    role_account: bool,
-    /// The domain is a provider's that gives mailboxes away for free.
-    free_email: bool,
 }
 
 /// What is known about an address and its domain.

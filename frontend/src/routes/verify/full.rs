@@ -98,9 +98,7 @@ async fn look_then_charge(worker: &Worker, question: &Question) -> Result<Checke
     }
     let bits = random_bits().map_err(|error| Refusal::unready().inside(error))?;
     let hold = HoldRef { account: question.account, id: EntryId::new(now, bits) };
-    if let Known::Shared(result) = known
-        && worker.commons.reuse
-    {
+    if let Known::Shared(result) = known {
         let record = ResultRecord { address: question.hash, reason: result.reason };
         let balance = worker.store.charge_known(hold, record, now).await?;
         return Ok(charged(result.reason, balance.available()));
@@ -142,7 +140,8 @@ fn repeat(result: StoredResult) -> Checked {
     Checked { reason: result.reason, credits_remaining: None, cached: true }
 }
 
-fn refuse(none: NoFinding) -> Refusal {
+/// Why nothing was found, for the caller.
+pub(super) fn refuse(none: NoFinding) -> Refusal {
     match none {
         NoFinding::Outage(Outage::Unavailable) => Refusal::outage(),
         NoFinding::Refused(engine::Refusal::Full) => Refusal::full(),

@@ -22,6 +22,8 @@ pub struct Answer {
     pub status: u16,
     /// It is an earlier answer that was given again.
     pub replayed: bool,
+    /// It says when to come again.
+    pub retry_after: bool,
     /// The body.
     pub body: Value,
 }
@@ -35,24 +37,32 @@ impl Answer {
 
 /// `POST /v1/verify`.
 pub fn verify(server: SocketAddr, key: &str, address: &str) -> Result<Answer, String> {
-    post(server, key, "/v1/verify", "", &serde_json::json!({ "email": address }))
+    raw(server, key, &serde_json::json!({ "email": address }).to_string())
 }
 
 /// `POST /v1/verify/batch`, with an Idempotency-Key unless that is empty.
 pub fn submit(server: SocketAddr, key: &str, once: &str, addresses: &[String]) -> Result<Answer, String> {
     let field = if once.is_empty() { String::new() } else { format!("Idempotency-Key: {once}\r\n") };
-    post(server, key, "/v1/verify/batch", &field, &serde_json::json!({ "emails": addresses }))
+    post(server, key, "/v1/verify/batch", &field, &serde_json::json!({ "emails": addresses }).to_string())
 }
 
 /// `GET /v1/verify/batch/{id}`.
 pub fn poll(server: SocketAddr, key: &str, id: &str) -> Result<Answer, String> {
-    let head =
-        format!("GET /v1/verify/batch/{id} HTTP/1.1\r\nHost: {server}\r\nAuthorization: Bearer {key}\r\n");
+    get(server, key, &format!("/v1/verify/batch/{id}"))
+}
+
+/// `GET` of any path.
+pub fn get(server: SocketAddr, key: &str, path: &str) -> Result<Answer, String> {
+    let head = format!("GET {path} HTTP/1.1\r\nHost: {server}\r\nAuthorization: Bearer {key}\r\n");
     send(server, &format!("{head}Connection: close\r\n\r\n"))
 }
 
-fn post(server: SocketAddr, key: &str, path: &str, fields: &str, body: &Value) -> Result<Answer, String> {
-    let body = body.to_string();
+/// `POST /v1/verify` with any body.
+pub fn raw(server: SocketAddr, key: &str, body: &str) -> Result<Answer, String> {
+    post(server, key, "/v1/verify", "", body)
+}
+
+fn post(server: SocketAddr, key: &str, path: &str, fields: &str, body: &str) -> Result<Answer, String> {
     let request = format!(
         "POST {path} HTTP/1.1\r\nHost: {server}\r\nAuthorization: Bearer {key}\r\n{fields}\
          Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
@@ -105,7 +115,8 @@ fn parse(bytes: &[u8]) -> Option<Answer> {
     if body.len() != length {
         return None;
     }
-    Some(Answer { status, replayed, body: serde_json::from_slice(body).ok()? })
+    let retry_after = field("retry-after").is_some();
+    Some(Answer { status, replayed, retry_after, body: serde_json::from_slice(body).ok()? })
 }
 
 #[cfg(test)]

@@ -4,17 +4,21 @@
 //! - `crash` (crash.rs): `kill -9` of the server while hundreds of charged checks are under way;
 //! - `credits` (credits.rs): many clients spend the last credits of an account at once;
 //! - `batches` (batches.rs): `kill -9` of a server that accepts and works on batches;
+//! - `outage` (outage.rs): the server can ask nobody, at eight points of its work;
+//! - `canary` (canary.rs): personal data is found nowhere, and nothing of it after its retention;
 //! - `fuzz` (fuzz/): malformed input to everything that reads what strangers write.
 //!
 //! Each has a small version with a fixed seed for `.ci/run`. docs/testing.md tells what each of them proves.
 
 mod batches;
+mod canary;
 mod crash;
 mod credits;
 mod fuzz;
 mod hostile;
-mod http;
-mod world;
+pub mod http;
+mod outage;
+pub mod world;
 
 use crate::interop::process;
 use crate::interop::report::{self, Tally};
@@ -62,6 +66,10 @@ enum Name {
     Credits,
     /// The server is killed while it accepts and works on batches: each is there once, whole and paid once.
     Batches,
+    /// Nothing can be asked: no resolver, port 25 closed, a full queue, a drain. Credits come back, verdicts do not lie.
+    Outage,
+    /// Addresses that are easy to find, through every flow: in no log, metric, error or file, and gone after the retention.
+    Canary,
     /// Malformed addresses, replies, DNS messages and dialogs.
     Fuzz,
 }
@@ -83,6 +91,8 @@ pub fn main(options: &Options) -> ExitCode {
         Name::Crash => crash::run(options),
         Name::Credits => credits::run(options),
         Name::Batches => batches::run(options),
+        Name::Canary => canary::run(options),
+        Name::Outage => outage::run(options),
         Name::Fuzz => fuzz::run(options),
     });
     match outcome {

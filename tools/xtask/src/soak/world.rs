@@ -42,6 +42,8 @@ fair_use_burst = 1000000
 pub struct World {
     folder: tempfile::TempDir,
     binaries: PathBuf,
+    /// The name of the data folder.
+    data: &'static str,
 }
 
 /// mailnet, playing a scenario.
@@ -78,14 +80,19 @@ pub struct Credits {
 impl World {
     /// Builds the binaries unless they are given, and makes the folder.
     pub fn make(options: &Options) -> Result<World, Failure> {
+        World::of(options.bin_dir.as_deref(), !options.small)
+    }
+
+    /// Builds the binaries, for release or not, unless their folder is given.
+    pub fn of(bin_dir: Option<&Path>, release: bool) -> Result<World, Failure> {
         let folder =
             tempfile::Builder::new().prefix("soak-").tempdir().map_err(|error| wrong("tempdir", &error))?;
-        let binaries = match &options.bin_dir {
+        let binaries = match bin_dir {
             Some(path) => path.canonicalize().map_err(|error| wrong(path.display(), &error))?,
-            None => build(folder.path(), !options.small)?,
+            None => build(folder.path(), release)?,
         };
         mailnet::raise_open_files();
-        Ok(World { folder, binaries })
+        Ok(World { folder, binaries, data: "data" })
     }
 
     /// The path of a file in the folder.
@@ -95,10 +102,15 @@ impl World {
 
     /// Starts mailnet with a scenario.
     pub fn mailnet(&self, scenario: &str) -> Result<Mailnet, Failure> {
-        let (path, log) = (self.path("scenario.toml"), self.path("mailnet.log"));
+        self.mailnet_at(scenario, "mailnet", &[])
+    }
+
+    /// Starts mailnet under a name of its own and with flags that say where it listens.
+    pub fn mailnet_at(&self, scenario: &str, name: &str, at: &[&str]) -> Result<Mailnet, Failure> {
+        let (path, log) = (self.path(&format!("{name}.toml")), self.path(&format!("{name}.log")));
         write(&path, scenario)?;
         let mut command = Command::new(self.binaries.join("mailnet"));
-        command.arg("--scenario").arg(&path);
+        command.arg("--scenario").arg(&path).args(at);
         let mut server = Server::start("mailnet", command, &log)?;
         let line = ready_line(&mut server, &log, "dns ")?;
         let words: Vec<&str> = line.split(' ').collect();
@@ -111,9 +123,14 @@ impl World {
 
     /// Starts `mailprobe serve` on the folder's data, with its engine pointed at mailnet.
     pub fn serve(&self, mailnet: &Mailnet, more: &[&str]) -> Result<Serve, Failure> {
+        self.serve_with(&mailnet.dns, &mailnet.smtp_port, more)
+    }
+
+    /// Starts `mailprobe serve` on the folder's data, with its engine pointed at a resolver and a port.
+    pub fn serve_with(&self, dns: &str, smtp_port: &str, more: &[&str]) -> Result<Serve, Failure> {
         let log = self.path("serve.log");
         let mut command = self.mailprobe(&["serve", "--listen", "127.0.0.1:0", "--pace", "lab"]);
-        command.args(["--resolver", &mailnet.dns, "--smtp-port", &mailnet.smtp_port]);
+        command.args(["--resolver", dns, "--smtp-port", smtp_port]);
         command.args(["--allow-net", "127.0.0.0/8", "--allow-net", "::1"]);
         command.args(["--ehlo", "probe.example", "--mail-from", "postmaster@probe.example"]).args(more);
         let mut server = Server::start("mailprobe serve", command, &log)?;
@@ -129,6 +146,17 @@ impl World {
         command.arg("--json");
         let output = process::run(command, "", self.folder.path(), COMMAND_LIMIT)?.success(&name)?;
         serde_json::from_str(&output).map_err(|error| wrong(name, &error))
+    }
+
+    /// Runs a command of `mailprobe` and gives what it prints.
+    pub fn text(&self, command: &[&str]) -> Result<String, Failure> {
+        let name = format!("mailprobe {}", command.join(" "));
+        process::run(self.mailprobe(command), "", self.folder.path(), COMMAND_LIMIT)?.success(&name)
+    }
+
+    /// From now on all commands use another data folder.
+    pub fn use_data(&mut self, name: &'static str) {
+        self.data = name;
     }
 
     /// Makes an account with so many pack credits beside its plan's; gives its live key.
@@ -160,7 +188,7 @@ impl World {
 
     fn mailprobe(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.binaries.join("mailprobe"));
-        command.args(arguments).arg("--data").arg(self.path("data"));
+        command.args(arguments).arg("--data").arg(self.path(self.data));
         command
     }
 }

@@ -1,0 +1,35 @@
+//! `mailprobe clock`: moves the clock of a server that was started with `--test-clock`. For tests, and not in the
+//! help.
+
+use super::place::{Place, execute_running, output_failed, unexpected};
+use crate::admin::{Command, Response};
+use clap::{Args, Subcommand};
+use std::io::Write;
+
+/// Move the clock of a test server.
+#[derive(Debug, Clone, Args)]
+pub struct ClockArgs {
+    #[command(subcommand)]
+    action: ClockAction,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+enum ClockAction {
+    /// Move it forward and print what it shows, in milliseconds since 1970.
+    Advance {
+        /// By how much; 0 only reads it.
+        ms: u64,
+    },
+}
+
+/// Does what the command line says.
+///
+/// # Errors
+/// One line for standard error.
+pub fn run(args: &ClockArgs, place: Place<'_>, out: &mut dyn Write) -> Result<(), String> {
+    let ClockAction::Advance { ms } = args.action;
+    match execute_running(place, Command::ClockAdvance { ms })? {
+        Response::Clock(now) => writeln!(out, "{now}").map_err(output_failed),
+        other => Err(unexpected(&other)),
+    }
+}

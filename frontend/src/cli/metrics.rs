@@ -1,0 +1,21 @@
+//! `mailprobe metrics`: what a running server counts.
+
+use super::place::{Place, execute_running, output_failed, unexpected};
+use crate::admin::{Command, Response};
+use clap::Args;
+use std::io::Write;
+
+/// Print what a running server counts, in the text format of Prometheus.
+#[derive(Debug, Clone, Args)]
+pub struct MetricsArgs {}
+
+/// Does what the command line says.
+///
+/// # Errors
+/// One line for standard error.
+pub fn run(_args: &MetricsArgs, place: Place<'_>, out: &mut dyn Write) -> Result<(), String> {
+    match execute_running(place, Command::Metrics)? {
+        Response::Metrics(page) => out.write_all(page.as_bytes()).map_err(output_failed),
+        other => Err(unexpected(&other)),
+    }
+}

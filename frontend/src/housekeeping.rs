@@ -1,0 +1,92 @@
+//! What has to be done whether anybody calls or not: the store removes what is past its time.
+
+use crate::store::{Store, UnixMs};
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How often.
+const PERIOD: Duration = Duration::from_secs(60);
+
+/// Between two parts of a purge that has more to do, so that requests have the writer too.
+const BREATH: Duration = Duration::from_millis(50);
+
+/// A thread that keeps house until this is dropped.
+pub struct Housekeeping {
+    /// Dropping it ends the thread.
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Housekeeping {
+    /// Starts it; the first purge is at once.
+    ///
+    /// # Errors
+    /// When there can be no thread.
+    pub fn start(store: Arc<dyn Store>, clock: fn() -> UnixMs) -> io::Result<Housekeeping> {
+        let (stop, stopped) = channel();
+        let thread = std::thread::Builder::new()
+            .name("housekeeping".into())
+            .spawn(move || keep(&*store, clock, &stopped))?;
+        Ok(Housekeeping { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Housekeeping {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic has been logged where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn keep(store: &dyn Store, clock: fn() -> UnixMs, stopped: &Receiver<()>) {
+    let mut pause = Duration::ZERO;
+    while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+        pause = match store.purge(clock()).wait() {
+            Ok(purged) => {
+                if purged.ended > 0 {
+                    tracing::warn!(batches = purged.ended, "gave up batches that stayed unfinished");
+                }
+                if purged.more { BREATH } else { PERIOD }
+            }
+            Err(error) => {
+                tracing::error!("what is past its time could not be removed: {error}");
+                PERIOD
+            }
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{PlanTable, RedbStore, StoreOptions};
+    use std::time::Instant;
+
+    #[test]
+    fn an_idle_server_destroys_keys_and_stops_when_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = StoreOptions::default();
+        let open = || RedbStore::open(folder.path(), PlanTable::standard(), options, 1).unwrap().0;
+        let keys = || std::fs::read_dir(folder.path().join(crate::store::KEY_FOLDER)).unwrap().count();
+        drop(Housekeeping::start(Arc::new(open()), || 1).unwrap());
+        let store = Arc::new(open());
+        store.purge(1).wait().unwrap();
+        let first = keys();
+        assert!(first > 1, "{first}");
+        let housekeeping = Housekeeping::start(Arc::clone(&store) as _, || 60 * 24 * 60 * 60 * 1000).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let old = folder.path().join(crate::store::KEY_FOLDER).join("short-24");
+        while old.exists() {
+            assert!(Instant::now() < deadline);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        drop(housekeeping);
+        assert_eq!(keys(), first);
+    }
+}

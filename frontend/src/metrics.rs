@@ -1,0 +1,118 @@
+//! What the server counts, and how it is told: in the text format of Prometheus, version 0.0.4.
+//!
+//! Each frontend thread counts into a [`Tally`] of its own, under a lock that nobody else wants but for the moment in
+//! which somebody reads; the sums are made when they are asked for. Labels are routes, methods, statuses and reasons
+//! from tables of ours: no address, domain, account or key is in any of them, and their number is bounded.
+
+pub mod endpoint;
+mod process;
+mod render;
+mod text;
+
+use crate::engine_client::EngineGauge;
+use crate::histogram::{Histogram, REQUEST_US};
+use crate::store::Store;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What one frontend thread counts.
+#[derive(Default)]
+pub struct Tally {
+    /// Connections that were accepted.
+    pub accepted: AtomicU64,
+    /// Those that have ended.
+    pub ended: AtomicU64,
+    /// Those that were closed at once, as their peer had too many.
+    pub refused: AtomicU64,
+    /// Those that gave way to a newer one while they were idle.
+    pub gave_way: AtomicU64,
+    /// Those that were cut off as their peer was too slow.
+    pub too_slow: AtomicU64,
+    counts: Mutex<Counts>,
+}
+
+#[derive(Default)]
+struct Counts {
+    requests: BTreeMap<Answered, u64>,
+    /// By route and method.
+    latencies: BTreeMap<(&'static str, &'static str), Histogram>,
+    checks: BTreeMap<Checked, u64>,
+}
+
+/// What is counted of a request. All of it comes from tables: of routes, methods and statuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Answered {
+    /// The route's path, or `-`.
+    pub route: &'static str,
+    /// The method, or `-`.
+    pub method: &'static str,
+    /// The status.
+    pub status: u16,
+}
+
+/// What is counted of a check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Checked {
+    /// `full`, `fast`, `batch` or `test`.
+    pub mode: &'static str,
+    /// The reason, as the API spells it.
+    pub reason: &'static str,
+}
+
+impl Tally {
+    /// Counts a request that was answered.
+    pub fn answered(&self, what: Answered, took: Duration) {
+        let mut counts = self.counts();
+        *counts.requests.entry(what).or_default() += 1;
+        let latency = counts.latencies.entry((what.route, what.method));
+        let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        latency.or_insert_with(|| Histogram::new(REQUEST_US)).record(took);
+    }
+
+    /// Counts an address that got a verdict.
+    pub fn checked(&self, what: Checked) {
+        *self.counts().checks.entry(what).or_default() += 1;
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Counts one more.
+pub fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// All that can be told.
+pub struct Metrics {
+    tallies: Vec<Arc<Tally>>,
+    store: Arc<dyn Store>,
+    engine: EngineGauge,
+    connections_max: usize,
+    started: f64,
+}
+
+impl Metrics {
+    /// For so many frontend threads; `now` is the time of the start.
+    pub fn new(
+        threads: usize,
+        connections_max: usize,
+        store: Arc<dyn Store>,
+        engine: EngineGauge,
+        now: crate::store::UnixMs,
+    ) -> Metrics {
+        let tallies = (0..threads).map(|_| Arc::default()).collect();
+        Metrics { tallies, store, engine, connections_max, started: now as f64 / 1000.0 }
+    }
+
+    /// The tally of a thread.
+    pub fn tally(&self, thread: usize) -> Arc<Tally> {
+        Arc::clone(&self.tallies[thread])
+    }
+}
+
+#[cfg(test)]
+mod tests;

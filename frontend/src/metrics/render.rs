@@ -1,0 +1,153 @@
+//! From what was counted to the page.
+
+use super::process;
+use super::text::{Kind, Page};
+use super::{Counts, Metrics, Tally};
+use crate::store::{Sizes, StoreFigures};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const MICROS: f64 = 1e6;
+
+impl Metrics {
+    /// The page as of now.
+    pub fn render(&self) -> String {
+        let mut page = Page::default();
+        page.family("mailprobe_build_info", Kind::Gauge, "The version that runs; always 1.")
+            .sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
+        self.requests(&mut page);
+        self.connections(&mut page);
+        self.engine(&mut page);
+        self.store(&mut page);
+        self.process(&mut page);
+        page.finish()
+    }
+
+    fn requests(&self, page: &mut Page) {
+        let sum = self.sum();
+        let mut family =
+            page.family("mailprobe_requests_total", Kind::Counter, "Requests that were answered.");
+        for (what, count) in &sum.requests {
+            let status = what.status.to_string();
+            family.sample(&[("route", what.route), ("method", what.method), ("status", &status)], count);
+        }
+        let mut family = page.family(
+            "mailprobe_request_duration_seconds",
+            Kind::Histogram,
+            "From the head of a request to its answer.",
+        );
+        for ((route, method), latency) in &sum.latencies {
+            family.histogram(&[("route", route), ("method", method)], latency, MICROS);
+        }
+        let mut family =
+            page.family("mailprobe_checks_total", Kind::Counter, "Addresses that got a verdict.");
+        for (what, count) in &sum.checks {
+            family.sample(&[("mode", what.mode), ("reason", what.reason)], count);
+        }
+    }
+
+    fn connections(&self, page: &mut Page) {
+        let sum = |of: fn(&Tally) -> &AtomicU64| -> u64 {
+            self.tallies.iter().map(|tally| of(tally).load(Ordering::Relaxed)).sum()
+        };
+        // Ended first: a connection that ends between the two looks is open for longer, not for less than nothing.
+        let ended = sum(|tally| &tally.ended);
+        let accepted = sum(|tally| &tally.accepted);
+        page.counter("mailprobe_connections_total", "Connections that were accepted.", accepted);
+        page.gauge(
+            "mailprobe_connections_open",
+            "Connections that are open.",
+            accepted.saturating_sub(ended),
+        );
+        page.gauge("mailprobe_connections_max", "Most connections at once.", self.connections_max);
+        let help = "Connections that the server closed by itself, by why.";
+        let mut family = page.family("mailprobe_connections_closed_total", Kind::Counter, help);
+        family.sample(&[("why", "peer_limit")], sum(|tally| &tally.refused));
+        family.sample(&[("why", "gave_way")], sum(|tally| &tally.gave_way));
+        family.sample(&[("why", "too_slow")], sum(|tally| &tally.too_slow));
+    }
+
+    fn engine(&self, page: &mut Page) {
+        let figures = (self.engine)();
+        page.gauge("mailprobe_engine_tickets", "Addresses under way in the engine.", figures.under_way);
+        let shards: Vec<String> = (0..figures.shards.len()).map(|number| number.to_string()).collect();
+        let help = "Messages that wait in a shard's inbox.";
+        let mut family = page.family("mailprobe_engine_shard_inbox", Kind::Gauge, help);
+        for (name, shard) in shards.iter().zip(&figures.shards) {
+            family.sample(&[("shard", name)], shard.waiting);
+        }
+        let mut family = page.family(
+            "mailprobe_engine_shard_sessions",
+            Kind::Gauge,
+            "SMTP sessions that a shard has open.",
+        );
+        for (name, shard) in shards.iter().zip(&figures.shards) {
+            family.sample(&[("shard", name)], shard.sessions);
+        }
+        let help = "Since a shard last said that it is alive.";
+        let mut family = page.family("mailprobe_engine_shard_silent_seconds", Kind::Gauge, help);
+        for (name, shard) in shards.iter().zip(&figures.shards) {
+            family.sample(&[("shard", name)], shard.silent.as_secs_f64());
+        }
+    }
+
+    fn store(&self, page: &mut Page) {
+        let StoreFigures { waiting, commit_us, group, credits_spent, credits_granted } = self.store.figures();
+        let writable = u8::from(self.store.health().is_ok());
+        page.gauge("mailprobe_store_writable", "Whether the store takes writes: 1 or 0.", writable);
+        page.gauge("mailprobe_store_queue", "Writes that wait for the store's writer.", waiting);
+        page.family("mailprobe_store_commit_seconds", Kind::Histogram, "How long a group of writes takes.")
+            .histogram(&[], &commit_us, MICROS);
+        page.family("mailprobe_store_group_writes", Kind::Histogram, "How many writes share a commit.")
+            .histogram(&[], &group, 1.0);
+        page.counter("mailprobe_credits_spent_total", "Credits spent since the start.", credits_spent);
+        page.counter("mailprobe_credits_granted_total", "Credits granted since the start.", credits_granted);
+        // A store that cannot be read has no sizes; the rest is told all the same.
+        if let Ok(Sizes { folder_bytes, rows }) = self.store.sizes() {
+            page.gauge("mailprobe_store_folder_bytes", "All files of the data folder.", folder_bytes);
+            let mut family = page.family("mailprobe_store_rows", Kind::Gauge, "Rows of a table.");
+            for (table, rows) in &rows {
+                family.sample(&[("table", table)], rows);
+            }
+        }
+    }
+
+    fn process(&self, page: &mut Page) {
+        let seen = process::look();
+        page.gauge("process_start_time_seconds", "When it was started, since 1970.", self.started);
+        if let Some(seconds) = seen.cpu_seconds {
+            page.counter("process_cpu_seconds_total", "User and system time.", seconds);
+        }
+        for (name, help, value) in [
+            ("process_resident_memory_bytes", "Memory in use.", seen.resident_bytes),
+            ("process_virtual_memory_bytes", "Address space in use.", seen.virtual_bytes),
+            ("process_threads", "Threads.", seen.threads),
+            ("process_open_fds", "Open file descriptors.", seen.open_fds),
+            ("process_max_fds", "Most open file descriptors.", seen.max_fds),
+        ] {
+            if let Some(value) = value {
+                page.gauge(name, help, value);
+            }
+        }
+    }
+
+    /// What all threads have counted.
+    fn sum(&self) -> Counts {
+        let mut sum = Counts::default();
+        for tally in &self.tallies {
+            let counts = tally.counts();
+            for (what, count) in &counts.requests {
+                *sum.requests.entry(*what).or_default() += count;
+            }
+            for (of, latency) in &counts.latencies {
+                sum.latencies
+                    .entry(*of)
+                    .and_modify(|all| all.add(latency))
+                    .or_insert_with(|| latency.clone());
+            }
+            for (what, count) in &counts.checks {
+                *sum.checks.entry(*what).or_default() += count;
+            }
+        }
+        sum
+    }
+}

@@ -1,0 +1,107 @@
+//! The text format of Prometheus, version 0.0.4: families with `# HELP` and `# TYPE`, samples with labels.
+//! <https://prometheus.io/docs/instrumenting/exposition_formats/>
+
+use crate::histogram::Histogram;
+use std::fmt::{Display, Write};
+
+/// Its content type.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// A page in the making.
+#[derive(Default)]
+pub struct Page(String);
+
+/// The kinds of families in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Only rises.
+    Counter,
+    /// Rises and falls.
+    Gauge,
+    /// Counts by size.
+    Histogram,
+}
+
+/// Labels of a sample.
+pub type Labels<'a> = &'a [(&'a str, &'a str)];
+
+/// One family, in the making.
+pub struct Family<'p> {
+    page: &'p mut Page,
+    name: &'static str,
+}
+
+impl Page {
+    /// Begins a family; each name once in a page.
+    pub fn family(&mut self, name: &'static str, kind: Kind, help: &str) -> Family<'_> {
+        let kind = match kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        };
+        // Writing to a string cannot fail.
+        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+        Family { page: self, name }
+    }
+
+    /// A family of one gauge.
+    pub fn gauge(&mut self, name: &'static str, help: &str, value: impl Display) {
+        self.family(name, Kind::Gauge, help).sample(&[], value);
+    }
+
+    /// A family of one counter.
+    pub fn counter(&mut self, name: &'static str, help: &str, value: impl Display) {
+        self.family(name, Kind::Counter, help).sample(&[], value);
+    }
+
+    /// The page.
+    pub fn finish(self) -> String {
+        self.0
+    }
+
+    fn line(&mut self, name: &str, suffix: &str, labels: Labels<'_>, value: impl Display) {
+        self.0.push_str(name);
+        self.0.push_str(suffix);
+        for (number, (label, text)) in labels.iter().enumerate() {
+            self.0.push_str(if number == 0 { "{" } else { "," });
+            let _ = write!(self.0, "{label}=\"");
+            for c in text.chars() {
+                match c {
+                    '\\' => self.0.push_str("\\\\"),
+                    '"' => self.0.push_str("\\\""),
+                    '\n' => self.0.push_str("\\n"),
+                    c => self.0.push(c),
+                }
+            }
+            self.0.push('"');
+        }
+        if !labels.is_empty() {
+            self.0.push('}');
+        }
+        let _ = writeln!(self.0, " {value}");
+    }
+}
+
+impl Family<'_> {
+    /// One sample.
+    pub fn sample(&mut self, labels: Labels<'_>, value: impl Display) {
+        self.page.line(self.name, "", labels, value);
+    }
+
+    /// The samples of a histogram whose values are so many to the unit.
+    pub fn histogram(&mut self, labels: Labels<'_>, histogram: &Histogram, per_unit: f64) {
+        for (bound, count) in histogram.cumulative() {
+            let bound = (bound as f64 / per_unit).to_string();
+            self.bucket(labels, &bound, count);
+        }
+        self.bucket(labels, "+Inf", histogram.count());
+        self.page.line(self.name, "_sum", labels, histogram.sum() as f64 / per_unit);
+        self.page.line(self.name, "_count", labels, histogram.count());
+    }
+
+    fn bucket(&mut self, labels: Labels<'_>, bound: &str, count: u64) {
+        let mut with_bound: Vec<(&str, &str)> = labels.to_vec();
+        with_bound.push(("le", bound));
+        self.page.line(self.name, "_bucket", &with_bound, count);
+    }
+}
