@@ -14,6 +14,7 @@ mod connections;
 mod fast;
 mod idempotency;
 mod lifecycle;
+mod limits;
 mod metrics;
 mod openapi;
 mod repeats;
