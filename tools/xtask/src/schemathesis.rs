@@ -76,7 +76,7 @@ fn run(options: &Options) -> Result<Tally, Failure> {
     let mut command = Command::new(program);
     command.current_dir(world.path("")).env("MAILPROBE_KEY", &key).env("MAILPROBE_COUNTS", &counts);
     command.args(["--config-file", "schemathesis.toml", "run"]);
-    command.arg(format!("http://{}/v1/openapi.json", serve.address));
+    command.args(["openapi.json", "--url", &format!("http://{}", serve.address)]);
     command.args(["--max-examples", &options.examples.to_string(), "--seed", &options.seed.to_string()]);
     if let Some(id) = &options.only {
         command.args(["--include-operation-id", id]);
@@ -115,13 +115,16 @@ fn installed(venv: &Path) -> Result<PathBuf, Failure> {
     Ok(program)
 }
 
-/// The configuration, and batches to poll.
+/// The configuration, batches to poll, and the description as a file: taken from its address, schemathesis would not
+/// test the operation that serves it.
 fn prepare(world: &World, serve: &Serve, key: &str) -> Result<(), Failure> {
     let write = |name: &str, text: &str| {
         fs::write(world.path(name), text).map_err(|error| Failure(format!("{name}: {error}")))
     };
     write("schemathesis.toml", CONFIG)?;
     write("hooks.py", HOOKS)?;
+    let described = http::open(serve.address, "/v1/openapi.json").map_err(Failure)?;
+    write("openapi.json", &described.body.to_string())?;
     let mut ids = String::new();
     for number in 0..BATCHES {
         let emails = [format!("user-{number}@ok.example"), "nobody@ok.example".to_owned()];
