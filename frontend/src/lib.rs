@@ -11,6 +11,7 @@ pub mod clock;
 pub mod config;
 pub mod convert;
 pub mod credits;
+pub mod detail;
 pub mod engine_client;
 pub mod fast;
 pub mod gate;
