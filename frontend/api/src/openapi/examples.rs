@@ -1,8 +1,8 @@
 //! The examples: values of the contract's types, rendered. Those of requests are read back by the tests.
 
 use crate::{
-    Account, BatchCreated, BatchState, BatchStatus, Checks, ErrorBody, ErrorCode, FastFindings, Findings,
-    Issue, IssueType, Offender, Reason, ResultRow, SubscriptionStatus, Verification,
+    Account, BatchCreated, BatchState, BatchStatus, Checks, Detail, Dns, ErrorBody, ErrorCode, FastFindings,
+    Findings, Flags, Issue, IssueType, Offender, Reason, ResultRow, SubscriptionStatus, Verification,
 };
 use serde_json::{Value, json};
 
@@ -34,8 +34,8 @@ pub fn batch_requests() -> Vec<Example> {
 
 /// Answers of `/v1/verify`.
 pub fn verifications() -> Vec<Example> {
-    let full = |reason, credits_remaining, cached| {
-        let findings = Findings::Full { cached };
+    let full = |reason, credits_remaining, cached, detail| {
+        let findings = Findings::Full { cached, detail };
         json!(Verification { email: ADDRESS.into(), reason, credits_remaining, findings })
     };
     let fast = |email: &str, reason, findings| {
@@ -45,40 +45,39 @@ pub fn verifications() -> Vec<Example> {
     let checks = Checks { mx: true, disposable: false, role_account: false, free_email: true };
     let typo = FastFindings { suggestion: Some("alice@gmail.com".into()), checks: Some(checks) };
     let passed = FastFindings { suggestion: None, checks: Some(Checks { free_email: false, ..checks }) };
-    let mut with_detail = full(Reason::MailboxExists, Some(97), false);
-    with_detail["detail"] = detail();
+    let detail = Some(Box::new(detail()));
     vec![
-        ("deliverable", "The mailbox exists", full(Reason::MailboxExists, Some(99), false)),
-        ("not_found", "There is no such mailbox", full(Reason::MailboxNotFound, Some(98), false)),
-        ("repeat", "Checked in the last 24 hours, free", full(Reason::MailboxExists, None, true)),
-        ("detail", "With `detail=full`", with_detail),
+        ("deliverable", "The mailbox exists", full(Reason::MailboxExists, Some(99), false, None)),
+        ("not_found", "There is no such mailbox", full(Reason::MailboxNotFound, Some(98), false, None)),
+        ("repeat", "Checked in the last 24 hours, free", full(Reason::MailboxExists, None, true, None)),
+        ("detail", "With `detail=full`", full(Reason::MailboxExists, Some(97), false, detail)),
         ("typo", "Fast mode: a typo", fast("alice@gmial.com", Reason::PossibleTypo, typo)),
         ("passed", "Fast mode: no problem found", fast(ADDRESS, Reason::FastCheckPassed, passed)),
     ]
 }
 
-fn detail() -> Value {
-    json!({
-        "grade": "A",
-        "score": 95,
-        "inbox_provider": "google",
-        "flags": {
-            "free_email": false,
-            "role_account": false,
-            "disposable": false,
-            "catch_all": false,
-            "mailbox_exists": true,
+fn detail() -> Detail {
+    Detail {
+        grade: Some("A"),
+        score: Some(100),
+        inbox_provider: Some("google"),
+        flags: Flags {
+            free_email: false,
+            role_account: false,
+            disposable: false,
+            catch_all: false,
+            mailbox_exists: Some(true),
         },
-        "dns": {
-            "mx": true,
-            "mx_hosts": ["mx1.example.com", "mx2.example.com"],
-            "spf": true,
-            "dmarc_policy": "reject",
-            "dkim_selectors": ["google"],
-            "bimi": false,
-            "ptr": true,
-        },
-    })
+        dns: Some(Dns {
+            mx: true,
+            mx_hosts: vec!["mx1.example.com".into(), "mx2.example.com".into()],
+            spf: true,
+            dmarc_policy: Some("reject"),
+            dkim_selectors: vec!["google"],
+            bimi: false,
+            ptr: true,
+        }),
+    }
 }
 
 /// Answers of `POST /v1/verify/batch`.

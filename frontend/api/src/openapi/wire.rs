@@ -5,7 +5,7 @@
 #![expect(dead_code, reason = "only their schemas are used")]
 
 use crate::batch::BatchState;
-use crate::{Checks, Reason};
+use crate::{Checks, Detail, Reason};
 use utoipa::ToSchema;
 
 /// An email address: ASCII, or with UTF-8 (RFC 6531). No comments, no address literals, no domain of one label.
@@ -47,25 +47,9 @@ enum FastMode {
     Fast,
 }
 
-/// What is known about an address and its domain.
+/// The score as a letter: A from 90, B from 75, C from 60, D from 40, F below.
 #[derive(ToSchema)]
-pub struct Detail {
-    /// The score as a letter: A from 90, B from 75, C from 60, D from 40, else F.
-    #[schema(inline)]
-    grade: Option<Grade>,
-    /// 0 to 100, from documented signals.
-    #[schema(minimum = 0, maximum = 100)]
-    score: Option<u8>,
-    /// Who runs the mail servers, as `google` or `microsoft`; `other` if nobody well-known.
-    inbox_provider: Option<String>,
-    /// Signals of the address.
-    flags: Flags,
-    /// Signals of the domain; null when its DNS could not be read.
-    dns: Option<Dns>,
-}
-
-#[derive(ToSchema)]
-enum Grade {
+pub enum Grade {
     A,
     B,
     C,
@@ -73,44 +57,10 @@ enum Grade {
     F,
 }
 
-/// Signals of an address.
-#[derive(ToSchema)]
-pub struct Flags {
-    /// The domain is a provider's that gives mailboxes away for free.
-    free_email: bool,
-    /// The local part is a role, as `info` or `sales`.
-    role_account: bool,
-    /// The domain is a temporary or throw-away provider's.
-    disposable: bool,
-    /// The domain accepts every recipient.
-    catch_all: bool,
-    /// True when confirmed, false when the server said that it does not exist, null when nobody knows.
-    mailbox_exists: Option<bool>,
-}
-
-/// Signals of a domain.
-#[derive(ToSchema)]
-pub struct Dns {
-    /// It has a mail server.
-    mx: bool,
-    /// Its mail hosts, the preferred ones first.
-    mx_hosts: Vec<String>,
-    /// It has an SPF record.
-    spf: bool,
-    /// The policy of its DMARC record; null if there is none.
-    #[schema(inline)]
-    dmarc_policy: Option<DmarcPolicy>,
-    /// DKIM selectors that were found among the widely used ones.
-    dkim_selectors: Vec<String>,
-    /// It has a BIMI record.
-    bimi: bool,
-    /// Its mail host has a name for its address.
-    ptr: bool,
-}
-
+/// The policy of the DMARC record (RFC 7489 6.3); null without one.
 #[derive(ToSchema)]
 #[schema(rename_all = "snake_case")]
-enum DmarcPolicy {
+pub enum DmarcPolicy {
     None,
     Quarantine,
     Reject,
