@@ -88,7 +88,7 @@ fn every_key_of_the_account_sees_the_same() {
     let account = shared().account("free");
     account.verify(&crate::world::mailbox());
     let shown = account.account();
-    for key in [&account.test, &account.another_key()] {
+    for key in [&account.test().to_owned(), &account.another_key()] {
         assert_eq!(account.server.call(&get("/v1/account").key(key)).ok(), shown);
     }
 }

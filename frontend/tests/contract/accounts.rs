@@ -1,32 +1,43 @@
-//! Customers of a server: an account with a live and a test key, and what they do most.
+//! Customers of a server: an account with its keys, and what they do most.
 
 use crate::client::{Answer, Call, Connection, encode, get, post};
 use crate::shapes;
 use crate::world::{Server, number};
 use serde_json::{Value, json};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 pub struct Account<'s> {
     pub server: &'s Server,
     pub name: String,
     pub live: String,
-    pub test: String,
+    test: OnceLock<String>,
 }
 
 impl Server {
-    /// A new account on this plan.
+    /// A new account on this plan, with a live key.
     pub fn account(&self, plan: &str) -> Account<'_> {
         let name = format!("account-{}", number());
         self.administer(&["account", "create", &name, "--plan", plan]);
-        let key = |more: &[&str]| {
-            let made = self.administer(&[&["key", "create", &name], more].concat());
-            made.trim().to_owned()
-        };
-        Account { server: self, live: key(&[]), test: key(&["--test"]), name }
+        let live = self.administer(&["key", "create", &name]).trim().to_owned();
+        Account::known(self, name, live)
     }
 }
 
-impl Account<'_> {
+impl<'s> Account<'s> {
+    /// One that is there already.
+    pub fn known(server: &'s Server, name: String, live: String) -> Account<'s> {
+        Account { server, name, live, test: OnceLock::new() }
+    }
+
+    /// Its test key.
+    pub fn test(&self) -> &str {
+        self.test.get_or_init(|| {
+            let made = self.server.administer(&["key", "create", &self.name, "--test"]);
+            made.trim().to_owned()
+        })
+    }
+
     /// A call with the live key.
     #[track_caller]
     pub fn call(&self, call: Call) -> Answer {

@@ -186,13 +186,13 @@ fn a_test_keys_batch_is_completed_at_once() {
         ["deliverable@any.example", "role+tag@any.example", "inbox_full@any.example", "anybody@any.example"]
             .map(Into::into)
             .to_vec();
-    let answer = account.server.call(&batch(&emails).key(&account.test));
+    let answer = account.server.call(&batch(&emails).key(account.test()));
     let made = created(&answer);
     assert_eq!(made["status"], "completed");
     assert_eq!(made["credits_remaining"], Value::Null, "nothing was charged");
     let id = made["batch_id"].as_str().unwrap();
     let status =
-        account.server.call(&crate::client::get(format!("/v1/verify/batch/{id}")).key(&account.test)).ok();
+        account.server.call(&crate::client::get(format!("/v1/verify/batch/{id}")).key(account.test())).ok();
     crate::shapes::batch(&status);
     assert_eq!(status["status"], "completed");
     let reasons: Vec<&Value> =
@@ -204,7 +204,7 @@ fn a_test_keys_batch_is_completed_at_once() {
 #[test]
 fn a_test_keys_batch_is_as_strict() {
     let account = shared().account("free");
-    let call = |body: &Value| account.server.call(&post("/v1/verify/batch", body).key(&account.test));
+    let call = |body: &Value| account.server.call(&post("/v1/verify/batch", body).key(account.test()));
     call(&json!({ "emails": ["nobody"] })).assert_refused(400, "invalid_emails");
     call(&json!({ "emails": [] })).assert_refused(400, "invalid_request");
     call(&json!({ "emails": addresses(201) })).assert_refused(400, "invalid_request");

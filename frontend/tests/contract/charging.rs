@@ -94,7 +94,7 @@ fn anything_done_with_a_test_key_costs_0() {
         get("/v1/account"),
     ];
     for call in calls {
-        let answer = server.call(&call.key(&account.test));
+        let answer = server.call(&call.key(account.test()));
         assert!([200, 202].contains(&answer.status), "{answer:?}");
     }
     assert_eq!(account.credits(), 100);

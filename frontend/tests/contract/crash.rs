@@ -10,16 +10,15 @@ use std::time::{Duration, Instant};
 struct Keys {
     name: String,
     live: String,
-    test: String,
 }
 
 impl Keys {
     fn of(account: &Account<'_>) -> Keys {
-        Keys { name: account.name.clone(), live: account.live.clone(), test: account.test.clone() }
+        Keys { name: account.name.clone(), live: account.live.clone() }
     }
 
     fn on(self, server: &Server) -> Account<'_> {
-        Account { server, name: self.name, live: self.live, test: self.test }
+        Account::known(server, self.name, self.live)
     }
 }
 

@@ -154,7 +154,7 @@ fn it_is_absent_with_invalid_syntax() {
 #[test]
 fn it_is_not_available_for_test_keys() {
     let account = shared().account("free");
-    let call = verify_by_get("deliverable@ok.example", "&detail=full").key(&account.test);
+    let call = verify_by_get("deliverable@ok.example", "&detail=full").key(account.test());
     assert!(verified(&account.server.call(&call)).get("detail").is_none());
 }
 

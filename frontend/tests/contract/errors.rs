@@ -137,7 +137,7 @@ fn free_things(account: &crate::accounts::Account<'_>, known: &str) {
     let repeat = account.verify(known);
     assert_eq!((&repeat["cached"], &repeat["reason"]), (&json!(true), &json!("mailbox_exists")));
     assert_eq!(verified(&account.call(fast(&mailbox())))["reason"], "fast_check_passed");
-    let test = verify("deliverable@any.example").key(&account.test);
+    let test = verify("deliverable@any.example").key(account.test());
     assert_eq!(account.server.call(&test).ok()["reason"], "mailbox_exists");
     account.account();
 }

@@ -66,7 +66,7 @@ fn no_resolver_answers_is_503_refunded_and_over_by_itself() {
     empty.call(verify(&mailbox())).assert_refused(402, "subscription_inactive");
     // What needs no mail server goes on.
     assert_eq!(account.verify("nobody")["reason"], "invalid_syntax");
-    assert_eq!(server.call(&verify("role@any.example").key(&account.test)).ok()["reason"], "role_account");
+    assert_eq!(server.call(&verify("role@any.example").key(account.test())).ok()["reason"], "role_account");
     let answer = account.call(fast(&mailbox()));
     assert!([200, 503].contains(&answer.status), "{answer:?}");
     resolver.answer(true);

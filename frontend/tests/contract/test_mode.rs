@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 #[track_caller]
 fn check(asked: &str, reason: &str) {
     let account = shared().account("free");
-    let result = verified(&account.server.call(&verify(asked).key(&account.test)));
+    let result = verified(&account.server.call(&verify(asked).key(account.test())));
     assert_eq!((&result["reason"], &result["email"]), (&json!(reason), &json!(asked)));
     assert_eq!(result["credits_remaining"], Value::Null, "nothing was charged");
-    let again = verified(&account.server.call(&verify_by_get(asked, "").key(&account.test)));
+    let again = verified(&account.server.call(&verify_by_get(asked, "").key(account.test())));
     assert_eq!(again, result, "GET as POST, and no repeat");
     assert_eq!(account.credits(), 100);
 }
@@ -82,7 +82,7 @@ fn fast_mode_runs_the_real_checks() {
         ("deliverable@gmial.com", "possible_typo"),
         ("deliverable@", "invalid_syntax"),
     ] {
-        let result = verified(&account.server.call(&fast(asked).key(&account.test)));
+        let result = verified(&account.server.call(&fast(asked).key(account.test())));
         assert_eq!((&result["reason"], &result["mode"]), (&json!(reason), &json!("fast")), "{asked}");
     }
 }
@@ -94,7 +94,7 @@ fn unknown_modes_and_details_are_refused_here_too() {
         let body = json!({ "email": "deliverable@any.example", name: value });
         account
             .server
-            .call(&post("/v1/verify", &body).key(&account.test))
+            .call(&post("/v1/verify", &body).key(account.test()))
             .assert_refused(400, "invalid_request");
     }
 }
@@ -103,7 +103,7 @@ fn unknown_modes_and_details_are_refused_here_too() {
 fn account_shows_the_real_balance() {
     let account = shared().account("free");
     account.verify(&crate::world::mailbox());
-    let shown = account.server.call(&get("/v1/account").key(&account.test)).ok();
+    let shown = account.server.call(&get("/v1/account").key(account.test())).ok();
     assert_eq!(shown, account.account());
     assert_eq!(shown["credits_remaining"], 99);
 }
@@ -111,9 +111,9 @@ fn account_shows_the_real_balance() {
 #[test]
 fn no_credits_and_no_subscription_are_needed() {
     let account = shared().account("none");
-    let call = verify("deliverable@any.example").key(&account.test);
+    let call = verify("deliverable@any.example").key(account.test());
     assert_eq!(account.server.call(&call).ok()["reason"], "mailbox_exists");
-    let many = crate::accounts::batch(&["role@any.example".to_owned()]).key(&account.test);
+    let many = crate::accounts::batch(&["role@any.example".to_owned()]).key(account.test());
     assert_eq!(account.server.call(&many).status, 202);
     account.set_status("canceled");
     assert_eq!(account.server.call(&call).ok()["reason"], "mailbox_exists");

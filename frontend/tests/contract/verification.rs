@@ -206,11 +206,11 @@ fn neither_a_fast_check_nor_a_test_key_makes_a_repeat() {
     let account = shared().account("free");
     let asked = mailbox();
     account.fast(&asked);
-    account.server.call(&verify(&asked).key(&account.test)).ok();
-    account.server.call(&crate::accounts::batch(std::slice::from_ref(&asked)).key(&account.test));
+    account.server.call(&verify(&asked).key(account.test())).ok();
+    account.server.call(&crate::accounts::batch(std::slice::from_ref(&asked)).key(account.test()));
     assert_eq!(account.verify(&asked)["cached"], false);
     assert_eq!(
-        account.server.call(&verify(&asked).key(&account.test)).ok()["cached"],
+        account.server.call(&verify(&asked).key(account.test())).ok()["cached"],
         false,
         "test keys never cache"
     );

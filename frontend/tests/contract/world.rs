@@ -140,6 +140,9 @@ impl Server {
             "lab",
             "--shards",
             "1",
+            // Servers that say "later" are asked once more and no more: nobody here waits for them.
+            "--batch-wait",
+            "1",
         ];
         let one = if flags.contains(&"--frontends") { &[][..] } else { &["--frontends", "1"] };
         let flags = own.iter().chain(one).chain(flags).map(|&flag| flag.to_owned()).collect();
