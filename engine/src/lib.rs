@@ -8,6 +8,7 @@
 pub mod config;
 mod host;
 mod inbox;
+mod inquiry;
 mod knowledge;
 mod probe;
 mod resolver;
@@ -17,16 +18,20 @@ mod shard;
 mod site;
 mod tls;
 mod verify;
+mod walk;
 mod watchdog;
 mod work;
 
 use config::EngineConfig;
 pub use engine_proto as proto;
-use engine_proto::address::Address;
-use engine_proto::limits::{BULK_PATIENCE, SINGLE_PATIENCE};
+use engine_proto::address::{Address, Domain};
+use engine_proto::limits::{BULK_PATIENCE, FAST_PATIENCE, INQUIRIES_MAX, SINGLE_PATIENCE};
+use engine_proto::outage::Connections;
 use engine_proto::smtp::dialog::{DialogConfig, Patience};
 use engine_proto::verdict::Reason;
 use inbox::Inbox;
+pub use inquiry::{Asker, MailHosts, Pending, pending};
+use inquiry::{Inquiry, Place};
 use runtime::Chosen;
 use shard::{ShardFace, ShardMain, Shared};
 use std::cell::Cell;
@@ -254,8 +259,8 @@ fn shared(config: EngineConfig) -> Result<Shared, StartError> {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         count => count,
     };
-    // A ticket has one message under way at most; Stop needs a place of its own.
-    let room = config.tickets_max + 8;
+    // A ticket or an inquiry has one message under way at most; Stop needs a place of its own.
+    let room = config.tickets_max + INQUIRIES_MAX + 8;
     let face =
         || ShardFace { inbox: Inbox::new(room), heartbeat: AtomicU64::new(0), sessions: AtomicUsize::new(0) };
     let dialog = DialogConfig {
@@ -271,7 +276,9 @@ fn shared(config: EngineConfig) -> Result<Shared, StartError> {
         shards: (0..shards).map(|_| face()).collect(),
         hasher: RandomState::new(),
         stopping: AtomicBool::new(false),
-        resolver_answered: Arc::default(),
+        inquiries: Arc::default(),
+        resolvers: Arc::default(),
+        connections: Connections::default(),
         started: Instant::now(),
         config,
     })
@@ -315,6 +322,31 @@ impl Client {
             drop(message);
         }
         Ok(())
+    }
+
+    /// Asks whether a domain has mail hosts, of DNS alone. The answer comes within [`FAST_PATIENCE`]; what DNS has
+    /// not told by then is [`MailHosts::Unknown`].
+    ///
+    /// # Errors
+    /// [`Refusal`]; nothing was asked.
+    pub fn mail_hosts(&self, domain: Domain) -> Result<Pending<MailHosts>, Refusal> {
+        let deadline = Instant::now() + FAST_PATIENCE;
+        self.inquire(&domain.clone(), |asker| Inquiry::MailHosts(domain, asker, deadline))
+    }
+
+    fn inquire<T>(
+        &self,
+        domain: &Domain,
+        inquiry: impl FnOnce(Asker<T>) -> Inquiry,
+    ) -> Result<Pending<T>, Refusal> {
+        if self.shared.stopping.load(Ordering::Relaxed) {
+            return Err(Refusal::Stopping);
+        }
+        let (asker, pending) = inquiry::pending_in(Place::take(&self.shared.inquiries)?);
+        let home = self.shared.shard_of(domain.as_str());
+        // The place reserves the room; without it the inquiry is dropped and answers for itself.
+        drop(home.inbox.push(Message::Inquire(inquiry(asker))));
+        Ok(pending)
     }
 
     /// The next answer; waits for it on any executor, and on a wake-up from another thread.

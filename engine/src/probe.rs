@@ -71,22 +71,26 @@ async fn open<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize)
     let starttls = !route.plain_only.get();
     let limit = Instant::now() + shard.session_limit;
     let story = shard.story();
-    match Session::connect(config, Rc::clone(&route.host), destination, starttls, limit, story).await {
-        Ok(mut session) => match session.next().await {
-            Event::Ready => Some(session),
-            Event::Over(closure) => {
-                shard.tell(group, session.story.take());
-                refused(shard, group, index, &closure);
-                None
-            }
-            // The dialog says nothing else before it is ready.
-            _ => None,
-        },
+    let connected =
+        Session::connect(config, Rc::clone(&route.host), destination, starttls, limit, story).await;
+    let mut session = match connected {
+        Ok(session) => session,
         Err((error, story)) => {
             shard.tell(group, story);
             unreachable(shard, group, index, &error);
+            return None;
+        }
+    };
+    shard.shared.reached();
+    match session.next().await {
+        Event::Ready => Some(session),
+        Event::Over(closure) => {
+            shard.tell(group, session.story.take());
+            refused(shard, group, index, &closure);
             None
         }
+        // The dialog says nothing else before it is ready.
+        _ => None,
     }
 }
 
@@ -95,8 +99,10 @@ fn unreachable<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize
     let route = &group.routes[index];
     let now = Instant::now();
     if is_ours(error) {
-        route.rest(now + RETRY);
-    } else if error.kind() == io::ErrorKind::TimedOut {
+        return route.rest(now + RETRY);
+    }
+    shard.shared.not_reached(&group.site_name);
+    if error.kind() == io::ErrorKind::TimedOut {
         died(shard, group, index, "no_connection");
     } else if group.is_patient(index, "no_connection") && !route.strike(STRIKES_MAX) {
         // It says at once that nobody listens: a server that is restarted does.
@@ -311,6 +317,7 @@ async fn ask<R: Runtime>(
                 tally.answers += 1;
                 tally.errors += u32::from(!reply.is_positive());
                 group.routes[index].works();
+                shard.shared.reached();
                 if let Some(work) = works.get_mut(usize::from(at)).and_then(Option::take) {
                     match answered(shard, group, index, work, &reply, answers > 0) {
                         Heard::Answer => answers += 1,
@@ -590,6 +597,7 @@ async fn ask_controls<R: Runtime>(
                 tally.answers += 1;
                 tally.errors += u32::from(!reply.is_positive());
                 group.routes[index].works();
+                shard.shared.reached();
                 if let Some(control) = controls.get_mut(usize::from(at)).and_then(Option::take)
                     && control_answered(shard, group, index, &control, &reply)
                 {

@@ -14,6 +14,7 @@ use engine_proto::dns::message::FrameReader;
 use engine_proto::dns::upstreams::Upstreams;
 use engine_proto::dns::{Outcome, Question};
 use engine_proto::limits::{DNS_CACHE_MAX, DNS_TCP_MESSAGE_BYTES_MAX};
+use engine_proto::outage::Resolvers;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::cell::{Cell, RefCell};
@@ -23,7 +24,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -52,8 +52,8 @@ struct Inner<R: Runtime> {
     ports: RefCell<Vec<Rc<Port<R>>>>,
     random: RefCell<StdRng>,
     record: RefCell<Upstreams>,
-    /// Whether any resolver has ever answered any shard.
-    answered: Arc<AtomicBool>,
+    /// What all shards know of the resolvers.
+    health: Arc<Resolvers>,
 }
 
 /// A question that is being asked, and who waits for it.
@@ -93,13 +93,13 @@ impl<R: Runtime> Clone for Resolver<R> {
 }
 
 impl<R: Runtime> Resolver<R> {
-    pub(crate) fn new(config: &EngineConfig, answered: Arc<AtomicBool>) -> Resolver<R> {
+    pub(crate) fn new(config: &EngineConfig, health: Arc<Resolvers>) -> Resolver<R> {
         let upstreams = config.resolvers.clone();
         Resolver {
             inner: Rc::new(Inner {
                 config: LookupConfig::new(upstreams.len()),
                 record: RefCell::new(Upstreams::new(upstreams.len())),
-                answered,
+                health,
                 upstreams,
                 cache: RefCell::new(Cache::new(DNS_CACHE_MAX)),
                 flights: RefCell::default(),
@@ -111,7 +111,7 @@ impl<R: Runtime> Resolver<R> {
 
     /// True when the resolvers, and not the domains, are to blame for silence.
     pub(crate) fn is_down(&self) -> bool {
-        self.inner.record.borrow().are_down() || !self.inner.answered.load(Ordering::Relaxed)
+        self.inner.health.are_down()
     }
 
     /// What DNS says to a question: from the cache, from the same question that is already being asked, or asked.
@@ -174,9 +174,7 @@ impl<R: Runtime> Inner<R> {
             port.pending.borrow_mut().remove(&id);
         }
         self.record.borrow_mut().note(&lookup);
-        if lookup.any_answer() {
-            self.answered.store(true, Ordering::Relaxed);
-        }
+        self.health.note(lookup.any_answer());
         // Without a deadline and without anything to send, the lookup has ended.
         lookup.into_outcome().unwrap_or(Outcome::Failed {
             why: engine_proto::dns::Failure::Timeout,

@@ -11,7 +11,9 @@ use crate::runtime::{Main, Runtime};
 use crate::session::SessionConfig;
 use crate::site::{Group, Next, Site};
 use crate::verify;
+use crate::walk::Walks;
 use crate::work::{Message, Plan, Work};
+use engine_proto::outage::{Connections, Resolvers};
 use engine_proto::pace::{Ceiling, Profile, SitePace, Start};
 use engine_proto::smtp::dialog::DialogConfig;
 use rand::rngs::StdRng;
@@ -32,8 +34,12 @@ pub(crate) struct Shared {
     pub(crate) shards: Vec<ShardFace>,
     pub(crate) hasher: RandomState,
     pub(crate) stopping: AtomicBool,
-    /// Whether any resolver has ever answered.
-    pub(crate) resolver_answered: Arc<AtomicBool>,
+    /// Inquiries under way.
+    pub(crate) inquiries: Arc<AtomicUsize>,
+    /// Whether any resolver answers.
+    pub(crate) resolvers: Arc<Resolvers>,
+    /// Whether any mail server can be reached.
+    pub(crate) connections: Connections,
     /// Whether hosts that have IPv6 addresses can be reached at them.
     pub(crate) ipv6: bool,
     pub(crate) started: Instant,
@@ -54,6 +60,26 @@ impl Shared {
         let index = self.hasher.hash_one(name) as usize % self.shards.len();
         &self.shards[index]
     }
+
+    /// A mail server's word was heard.
+    pub(crate) fn reached(&self) {
+        self.connections.reached();
+    }
+
+    /// A connection to a host of `site` could not be made.
+    pub(crate) fn not_reached(&self, site: &str) {
+        self.connections.failed(self.hasher.hash_one(site), self.started.elapsed());
+    }
+
+    /// Answers with what is known when nothing more can be found out: with nothing, where that is our fault.
+    pub(crate) fn give_up(&self, work: Work) {
+        let unheard = matches!(work.fallback.rule, "no_connection" | "no_answer_in_time");
+        if unheard && self.connections.are_down(self.started.elapsed()) {
+            work.fail(Outage::Unavailable);
+        } else {
+            work.give_up();
+        }
+    }
 }
 
 /// How works are spread over sessions of one group: one more session for each so many.
@@ -72,7 +98,7 @@ pub(crate) struct Shard<R: Runtime> {
     /// No session task waits longer than this for anything.
     pub(crate) session_limit: Duration,
     pub(crate) resolver: Resolver<R>,
-    pub(crate) walks: RefCell<verify::Walks>,
+    pub(crate) walks: RefCell<Walks>,
     pub(crate) knowledge: RefCell<Knowledge>,
     /// Works that begin anew, and when.
     later: RefCell<Vec<(Instant, Work)>>,
@@ -106,10 +132,12 @@ impl Main for ShardMain {
             match face.inbox.pop().await {
                 Message::Resolve(work) => verify::resolve(&shard, work),
                 Message::Probe(work, plan) => shard.probe(work, &plan),
+                Message::Inquire(inquiry) => verify::inquire(&shard, inquiry),
                 Message::Stop => break,
             }
         }
         shard.abandon();
+        // What is left of inquiries answers for itself when it is dropped.
         while let Some(message) = face.inbox.try_pop() {
             if let Message::Resolve(work) | Message::Probe(work, _) = message {
                 work.fail(Outage::Stopping);
@@ -154,7 +182,7 @@ impl<R: Runtime> Shard<R> {
             sessions: Rc::new(SessionConfig { dialog, tls: Arc::clone(&shared.tls) }),
             smtp_port: config.smtp_port,
             session_limit: patience.banner + patience.ehlo * 3 + patience.tls + patience.mail + patience.rcpt,
-            resolver: Resolver::new(config, Arc::clone(&shared.resolver_answered)),
+            resolver: Resolver::new(config, Arc::clone(&shared.resolvers)),
             walks: RefCell::default(),
             knowledge: RefCell::default(),
             later: RefCell::default(),
@@ -181,7 +209,7 @@ impl<R: Runtime> Shard<R> {
     pub(crate) fn give_up(&self, mut work: Work) {
         match work.begin_anew() {
             Some(after) => self.later.borrow_mut().push((Instant::now() + after, work)),
-            None => work.give_up(),
+            None => self.shared.give_up(work),
         }
     }
 
@@ -202,10 +230,19 @@ impl<R: Runtime> Shard<R> {
         let now = Instant::now();
         self.stories.set(self.stories.get() || work.trace.is_some());
         let group = self.group(plan, now);
+        let (connections, time) = (&self.shared.connections, self.shared.started.elapsed());
+        let down = connections.are_down(time);
+        if down && !connections.may_try(time) {
+            return work.fail(Outage::Unavailable);
+        }
+        // What was laid to the hosts in an outage may have been its doing.
+        if group.outages.replace(connections.ended()) != connections.ended() || down {
+            group.lift("no_connection");
+        }
         group.enqueue(work);
         // A host that is down is known to be: nobody waits to hear it again.
         if group.next(now) == Next::Nothing {
-            group.take_stranded(now).into_iter().for_each(Work::give_up);
+            group.take_stranded(now).into_iter().for_each(|work| self.shared.give_up(work));
         }
         self.dispatch(&group);
     }
@@ -321,10 +358,10 @@ impl<R: Runtime> Shard<R> {
 
     fn sweep(&self, now: Instant) {
         for group in self.groups.borrow().values() {
-            group.take_expired(Some(now)).into_iter().for_each(Work::give_up);
+            group.take_expired(Some(now)).into_iter().for_each(|work| self.shared.give_up(work));
         }
         self.knowledge.borrow_mut().expire(now);
-        self.walks.borrow_mut().sweep(now);
+        verify::sweep(self, now);
         self.begin_anew(now);
     }
 

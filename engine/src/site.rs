@@ -30,6 +30,9 @@ pub(crate) struct Site {
 /// Domains with the same MX hosts.
 pub(crate) struct Group {
     pub(crate) site: Rc<Site>,
+    pub(crate) site_name: Box<str>,
+    /// How many outages were over when it was last asked.
+    pub(crate) outages: Cell<u32>,
     pub(crate) routes: Vec<Route>,
     /// All recipients of a transaction have one domain.
     one_domain: bool,
@@ -152,6 +155,8 @@ impl Group {
         });
         Group {
             site,
+            site_name: plan.site.clone(),
+            outages: Cell::new(0),
             routes: routes.collect(),
             one_domain: ONE_DOMAIN_SITES.contains(&&*plan.site),
             state: RefCell::new(State {
@@ -213,6 +218,15 @@ impl Group {
             std::mem::take(&mut state.controls).into_iter().partition(up);
         state.controls = rest;
         taken.into()
+    }
+
+    /// Forgets that routes are down for this reason.
+    pub(crate) fn lift(&self, rule: &'static str) {
+        let down = |route: &&Route| route.down.get().is_some_and(|(_, why)| why == rule);
+        for route in self.routes.iter().filter(down) {
+            route.down.set(None);
+            route.works();
+        }
     }
 
     /// The routes to the host of route `index`, a bit each.

@@ -1,6 +1,7 @@
 //! What travels between threads: an address with all that is known of it so far, and where it is to go.
 
 use crate::inbox::Inbox;
+use crate::inquiry::Inquiry;
 use crate::{Answer, Finding, Outage, Priority, Request};
 use engine_proto::address::Address;
 use engine_proto::verdict::Reason;
@@ -47,6 +48,8 @@ pub(crate) enum Message {
     Resolve(Work),
     /// To the shard that owns the site: ask them.
     Probe(Work, Arc<Plan>),
+    /// To the home shard of the domain: ask DNS alone.
+    Inquire(Inquiry),
     /// Answer what is under way and end.
     Stop,
 }

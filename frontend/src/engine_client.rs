@@ -4,8 +4,8 @@
 //! [`EngineClient::deliver`]. A waiter that is gone (its deadline passed) takes its ticket along: the late answer
 //! finds nobody and is dropped.
 
-use engine::proto::address::Address;
-use engine::{Answer, Figures, Finding, Outage, Priority, Refusal, Request};
+use engine::proto::address::{Address, Domain};
+use engine::{Answer, Figures, Finding, MailHosts, Outage, Pending, Priority, Refusal, Request};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
@@ -40,6 +40,12 @@ pub trait Line {
     /// The request was not taken and gets no answer.
     fn submit(&self, request: Request) -> Result<(), Refusal>;
 
+    /// Asks whether a domain has mail hosts, of DNS alone.
+    ///
+    /// # Errors
+    /// Nothing was asked.
+    fn mail_hosts(&self, domain: Domain) -> Result<Pending<MailHosts>, Refusal>;
+
     /// The next answer.
     fn answer(&self) -> Pin<Box<dyn Future<Output = Answer> + '_>>;
 
@@ -68,6 +74,10 @@ impl Backend for engine::Engine {
 impl Line for engine::Client {
     fn submit(&self, request: Request) -> Result<(), Refusal> {
         engine::Client::submit(self, request)
+    }
+
+    fn mail_hosts(&self, domain: Domain) -> Result<Pending<MailHosts>, Refusal> {
+        engine::Client::mail_hosts(self, domain)
     }
 
     fn answer(&self) -> Pin<Box<dyn Future<Output = Answer> + '_>> {
@@ -119,6 +129,15 @@ impl EngineClient {
         self.waiting.borrow_mut().insert(ticket, Slot::default());
         self.line.submit(request).map_err(NoFinding::Refused)?;
         waiter.result().await.map_err(NoFinding::Outage)
+    }
+
+    /// Asks whether a domain has mail hosts; no mail server hears of it.
+    ///
+    /// # Errors
+    /// [`NoFinding`]; nothing is known of the domain.
+    pub async fn mail_hosts(&self, domain: Domain) -> Result<MailHosts, NoFinding> {
+        let pending = self.line.mail_hosts(domain).map_err(NoFinding::Refused)?;
+        pending.answer().await.map_err(NoFinding::Outage)
     }
 
     /// Hands answers to their waiters, for ever.
@@ -187,6 +206,10 @@ mod tests {
             }
             self.taken.borrow_mut().push(request.ticket);
             Ok(())
+        }
+
+        fn mail_hosts(&self, _domain: Domain) -> Result<Pending<MailHosts>, Refusal> {
+            Err(Refusal::Full)
         }
 
         fn answer(&self) -> Pin<Box<dyn Future<Output = Answer> + '_>> {

@@ -12,6 +12,7 @@ pub mod config;
 pub mod convert;
 pub mod credits;
 pub mod engine_client;
+pub mod fast;
 pub mod gate;
 pub mod histogram;
 pub mod housekeeping;

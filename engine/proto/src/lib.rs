@@ -13,6 +13,7 @@ pub mod address;
 pub mod dns;
 pub mod limits;
 pub mod lists;
+pub mod outage;
 pub mod pace;
 pub mod smtp;
 pub mod typo;

@@ -129,6 +129,26 @@ pub const SESSION_IDLE: Duration = Duration::from_secs(2);
 
 /// How long a single check may take in all; somebody waits for it.
 pub const SINGLE_PATIENCE: Duration = Duration::from_secs(45);
+/// So many sites that could not be reached make an outage of ours: with fewer it is theirs.
+pub const OUTAGE_SITES_MIN: usize = 10;
+/// How long nobody at all must have been reached. Hosts that refuse do so at once: the first connection that succeeds
+/// among theirs has to be given its round trips and retransmissions (RFC 6298: the third SYN goes out after 3 s).
+pub const OUTAGE_SILENCE: Duration = Duration::from_secs(15);
+/// How long a failure counts.
+pub const OUTAGE_WINDOW: Duration = Duration::from_secs(60);
+/// How often an address is asked about while nobody can be reached.
+pub const OUTAGE_PROBE_INTERVAL: Duration = Duration::from_secs(1);
+
+const _: () = assert!(OUTAGE_SILENCE.as_secs() < OUTAGE_WINDOW.as_secs());
+const _: () = assert!(CONNECT_TIMEOUT.as_secs() < OUTAGE_WINDOW.as_secs());
+
+/// How long a fast check waits for DNS. Its walk goes on, so that the next one about the domain finds it done.
+pub const FAST_PATIENCE: Duration = Duration::from_secs(3);
+/// Most questions under way that DNS alone answers.
+pub const INQUIRIES_MAX: usize = 4096;
+
+const _: () = assert!(FAST_PATIENCE.as_millis() > DNS_TRY_TIMEOUT.as_millis(), "one lost datagram is borne");
+
 /// How long a row of a batch or a line of a list may take while its site throttles us.
 pub const BULK_PATIENCE: Duration = Duration::from_secs(600);
 

@@ -247,8 +247,6 @@ pub enum IssueType {
     Conflict,
     /// Not UTF-8, or a broken percent escape.
     Encoding,
-    /// A value of the contract that this server does not offer yet.
-    NotAvailable,
 }
 
 #[cfg(test)]

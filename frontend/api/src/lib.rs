@@ -19,4 +19,4 @@ pub use batch::{BatchCreated, BatchState, BatchStatus, ResultRow};
 pub use error::{ErrorBody, ErrorCode, Issue, IssueType, Loc, Offender};
 pub use reason::Reason;
 pub use request::{BatchBody, DetailLevel, Mode, VerifyBody};
-pub use verification::{Checked, Verification};
+pub use verification::{Checked, Checks, FastFindings, Findings, Verification};

@@ -1,13 +1,13 @@
 //! The answer of `/v1/verify`.
 
-use crate::Reason;
+use crate::{Mode, Reason};
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 use std::fmt;
 
-/// The result of a full check.
+/// The result of a check.
 ///
 /// `deliverable` is not a field: the reason decides it.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq)]
 pub struct Verification {
     /// The address, as submitted.
     pub email: String,
@@ -15,8 +15,42 @@ pub struct Verification {
     pub reason: Reason,
     /// The balance after the call; `None` (null) when nothing was charged.
     pub credits_remaining: Option<u64>,
-    /// Answered free from the caller's own check of the last 24 hours.
-    pub cached: bool,
+    /// What else the mode tells.
+    pub findings: Findings,
+}
+
+/// What an answer tells beyond its reason: the modes have no such field in common.
+#[derive(Clone, PartialEq)]
+pub enum Findings {
+    /// Of a full check.
+    Full {
+        /// Answered free from the caller's own check of the last 24 hours.
+        cached: bool,
+    },
+    /// Of a fast check.
+    Fast(FastFindings),
+}
+
+/// What a fast check finds.
+#[derive(Clone, PartialEq, Eq)]
+pub struct FastFindings {
+    /// The address with its domain corrected.
+    pub suggestion: Option<String>,
+    /// Each check; none (null) for what is no address.
+    pub checks: Option<Checks>,
+}
+
+/// The checks of a fast check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Checks {
+    /// A mail host of the domain was seen.
+    pub mx: bool,
+    /// The domain is a throw-away provider's.
+    pub disposable: bool,
+    /// The local part names a function.
+    pub role_account: bool,
+    /// Anybody may have a mailbox at the domain for nothing.
+    pub free_email: bool,
 }
 
 /// What `mailprobe check --json` prints: the API's answer and what only the command line tells.
@@ -25,8 +59,9 @@ pub struct Checked<'a> {
     /// The API's answer.
     #[serde(flatten)]
     pub verification: &'a Verification,
-    /// Name of the rule that decided.
-    pub rule: &'a str,
+    /// Name of the rule that decided; fast checks have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<&'a str>,
     /// The story, a line a step, if it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<&'a [String]>,
@@ -34,12 +69,19 @@ pub struct Checked<'a> {
 
 impl Serialize for Verification {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_struct("Verification", 5)?;
+        let mut fields = serializer.serialize_struct("Verification", 7)?;
         fields.serialize_field("email", &self.email)?;
         fields.serialize_field("deliverable", &self.reason.deliverable())?;
         fields.serialize_field("reason", &self.reason)?;
         fields.serialize_field("credits_remaining", &self.credits_remaining)?;
-        fields.serialize_field("cached", &self.cached)?;
+        match &self.findings {
+            Findings::Full { cached } => fields.serialize_field("cached", cached)?,
+            Findings::Fast(FastFindings { suggestion, checks }) => {
+                fields.serialize_field("mode", &Mode::Fast)?;
+                fields.serialize_field("suggestion", suggestion)?;
+                fields.serialize_field("checks", checks)?;
+            }
+        }
         fields.end()
     }
 }
@@ -50,7 +92,6 @@ impl fmt::Debug for Verification {
         f.debug_struct("Verification")
             .field("reason", &self.reason)
             .field("credits_remaining", &self.credits_remaining)
-            .field("cached", &self.cached)
             .finish_non_exhaustive()
     }
 }
@@ -65,7 +106,7 @@ mod tests {
             email: "a@example.com".into(),
             reason: Reason::MailboxExists,
             credits_remaining: Some(99),
-            cached: false,
+            findings: Findings::Full { cached: false },
         };
         assert_eq!(
             serde_json::to_string(&result).unwrap(),
@@ -74,9 +115,23 @@ mod tests {
         result.reason = Reason::InvalidSyntax;
         result.credits_remaining = None;
         assert_eq!(
-            serde_json::to_string(&Checked { verification: &result, rule: "syntax", trace: None }).unwrap(),
+            serde_json::to_string(&Checked { verification: &result, rule: Some("syntax"), trace: None })
+                .unwrap(),
             r#"{"email":"a@example.com","deliverable":false,"reason":"invalid_syntax","credits_remaining":null,"cached":false,"rule":"syntax"}"#
         );
-        assert!(!format!("{result:?}").contains("example.com"));
+        result.findings = Findings::Fast(FastFindings { suggestion: None, checks: None });
+        assert_eq!(
+            serde_json::to_string(&result).unwrap(),
+            r#"{"email":"a@example.com","deliverable":false,"reason":"invalid_syntax","credits_remaining":null,"mode":"fast","suggestion":null,"checks":null}"#
+        );
+        result.reason = Reason::FastCheckPassed;
+        let checks = Checks { mx: true, disposable: false, role_account: true, free_email: false };
+        result.findings =
+            Findings::Fast(FastFindings { suggestion: Some("a@example.org".into()), checks: Some(checks) });
+        assert_eq!(
+            serde_json::to_string(&result).unwrap(),
+            r#"{"email":"a@example.com","deliverable":null,"reason":"fast_check_passed","credits_remaining":null,"mode":"fast","suggestion":"a@example.org","checks":{"mx":true,"disposable":false,"role_account":true,"free_email":false}}"#
+        );
+        assert!(!format!("{result:?}").contains("example"));
     }
 }

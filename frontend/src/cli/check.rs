@@ -4,7 +4,8 @@ use super::flags::{ENGINE, Flags};
 use super::{Failure, StartEngine, log};
 use crate::convert;
 use crate::engine_client::Line;
-use api::{Checked, Reason, Verification};
+use crate::fast::judge;
+use api::{Checked, FastFindings, Findings, Reason, Verification};
 use engine::proto::address::Address;
 use engine::{Answer, Finding, Priority, Refusal, Request};
 use std::io::{self, Write};
@@ -20,6 +21,9 @@ pub struct Args {
     /// The addresses.
     #[arg(required = true, value_name = "ADDRESS")]
     addresses: Vec<String>,
+    /// Contact no mail server: syntax, typing mistakes, MX and lists. It cannot tell whether a mailbox exists.
+    #[arg(long, conflicts_with = "trace")]
+    fast: bool,
     /// Print a JSON object a line: the API's answer and the rule that decided.
     #[arg(long)]
     json: bool,
@@ -30,17 +34,35 @@ pub struct Args {
     flags: Flags<ENGINE>,
 }
 
-/// What is known of one address: `None` where the engine could not ask.
+/// What is known of one address: no answer where the engine could not ask.
 struct Row {
-    finding: Option<Finding>,
+    answer: Option<Told>,
     trace: Vec<String>,
+}
+
+struct Told {
+    reason: Reason,
+    /// None in fast mode, where the reason says it all.
+    rule: Option<&'static str>,
+    findings: Findings,
+}
+
+impl From<Finding> for Told {
+    fn from(finding: Finding) -> Told {
+        let reason = convert::reason(finding.reason);
+        Told { reason, rule: Some(finding.rule), findings: Findings::Full { cached: false } }
+    }
 }
 
 pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     let config = args.flags.config()?;
     log::warnings();
     let engine = start_engine(config.engine_config()?)?;
-    let rows = ask(&*engine.line(UNDER_WAY_MAX), &args.addresses, args.trace);
+    let line = engine.line(UNDER_WAY_MAX);
+    let rows = match args.fast {
+        true => ask_fast(&*line, &args.addresses),
+        false => ask(&*line, &args.addresses, args.trace),
+    };
     engine.stop();
     let rows = rows?;
     let mut output = io::stdout().lock();
@@ -48,7 +70,7 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
         print(&mut output, args, address, row)?;
     }
     output.flush()?;
-    if rows.iter().any(|row| row.finding.is_none()) {
+    if rows.iter().any(|row| row.answer.is_none()) {
         return Err(Failure::failed(
             "the engine could not ask: no resolver answers, or no mail server can be reached; check --resolver, and \
              that outbound connections to port 25 are let through",
@@ -57,18 +79,59 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Fast checks, so many at once.
+fn ask_fast(line: &dyn Line, addresses: &[String]) -> Result<Vec<Row>, Failure> {
+    let mut rows = Vec::with_capacity(addresses.len());
+    for some in addresses.chunks(UNDER_WAY_MAX) {
+        let mut asked = Vec::with_capacity(some.len());
+        for text in some {
+            asked.push(match Address::parse(text) {
+                Ok(address) => {
+                    let pending = line.mail_hosts(address.domain().clone()).map_err(|_| busy())?;
+                    Some((address, pending))
+                }
+                Err(_) => None,
+            });
+        }
+        for asked in asked {
+            let judged = match asked {
+                None => Some((Reason::InvalidSyntax, FastFindings { suggestion: None, checks: None })),
+                Some((address, pending)) => {
+                    judge(&address, pending.answer_blocking(SILENCE_MAX).ok_or_else(stuck)?).ok()
+                }
+            };
+            let answer = judged.map(|(reason, findings)| Told {
+                reason,
+                rule: None,
+                findings: Findings::Fast(findings),
+            });
+            rows.push(Row { answer, trace: Vec::new() });
+        }
+    }
+    Ok(rows)
+}
+
+fn busy() -> Failure {
+    Failure::failed("the engine takes no request; try again")
+}
+
+fn stuck() -> Failure {
+    Failure::failed("the engine does not answer; try again, and report this defect")
+}
+
 fn ask(line: &dyn Line, addresses: &[String], trace: bool) -> Result<Vec<Row>, Failure> {
     let mut rows: Vec<Row> = Vec::with_capacity(addresses.len());
     let mut pending = 0;
     // The first pass fills in what needs no asking; tickets are the indices of the rows.
     let mut waiting = Vec::new();
     for (index, text) in addresses.iter().enumerate() {
-        rows.push(Row { finding: None, trace: Vec::new() });
+        rows.push(Row { answer: None, trace: Vec::new() });
         match Address::parse(text) {
             Ok(address) => waiting.push((index, address)),
             Err(_) => {
                 let reason = engine::proto::verdict::Reason::InvalidSyntax;
-                rows[index].finding = Some(Finding { reason, rule: "invalid_syntax", retry_after: None });
+                rows[index].answer =
+                    Some(Finding { reason, rule: "invalid_syntax", retry_after: None }.into());
             }
         }
     }
@@ -82,7 +145,7 @@ fn ask(line: &dyn Line, addresses: &[String], trace: bool) -> Result<Vec<Row>, F
             match line.submit(request) {
                 Ok(()) => pending += 1,
                 Err(Refusal::Full | Refusal::Stopping) => {
-                    return Err(Failure::failed("the engine takes no request; try again"));
+                    return Err(busy());
                 }
             }
         }
@@ -91,11 +154,11 @@ fn ask(line: &dyn Line, addresses: &[String], trace: bool) -> Result<Vec<Row>, F
                 heard = Instant::now();
                 pending -= 1;
                 if let Some(row) = usize::try_from(ticket).ok().and_then(|index| rows.get_mut(index)) {
-                    *row = Row { finding: result.ok(), trace };
+                    *row = Row { answer: result.ok().map(Told::from), trace };
                 }
             }
             None if heard.elapsed() > SILENCE_MAX => {
-                return Err(Failure::failed("the engine does not answer; try again, and report this defect"));
+                return Err(stuck());
             }
             None => {}
         }
@@ -104,17 +167,24 @@ fn ask(line: &dyn Line, addresses: &[String], trace: bool) -> Result<Vec<Row>, F
 }
 
 fn print(output: &mut impl Write, args: &Args, address: &str, row: &Row) -> Result<(), Failure> {
-    let Some(finding) = &row.finding else { return Ok(()) };
-    let reason = convert::reason(finding.reason);
+    let Some(Told { reason, rule, findings }) = &row.answer else { return Ok(()) };
     if args.json {
-        let verification =
-            Verification { email: address.to_owned(), reason, credits_remaining: None, cached: false };
+        let verification = Verification {
+            email: address.to_owned(),
+            reason: *reason,
+            credits_remaining: None,
+            findings: findings.clone(),
+        };
         let trace = args.trace.then_some(row.trace.as_slice());
-        let line = serde_json::to_string(&Checked { verification: &verification, rule: finding.rule, trace });
+        let line = serde_json::to_string(&Checked { verification: &verification, rule: *rule, trace });
         writeln!(output, "{}", line.map_err(io::Error::from)?)?;
         return Ok(());
     }
-    writeln!(output, "{}\t{}\t{}\t{}", shown(address), verdict(reason), reason.as_str(), finding.rule)?;
+    let rule = rule.unwrap_or("fast");
+    writeln!(output, "{}\t{}\t{}\t{rule}", shown(address), verdict(*reason), reason.as_str())?;
+    if let Findings::Fast(FastFindings { suggestion: Some(suggestion), .. }) = findings {
+        writeln!(output, "    {}?", shown(suggestion))?;
+    }
     for step in &row.trace {
         writeln!(output, "    {}", shown(step))?;
     }

@@ -49,13 +49,14 @@ pub(super) struct Args {
 pub(super) fn run(args: Args, start_engine: StartEngine) -> Result<(), Failure> {
     let config = args.flags.config()?;
     log::warnings();
-    let mut engine = None;
+    let (mut engine, fast) = (None, args.list.fast);
     let start = || {
         let config = config.engine_config().map_err(|error| CleanError::usage(error.0))?;
         let started = start_engine(config).map_err(|error| CleanError::failed(error.0))?;
         let line = started.line(UNDER_WAY_MAX);
         engine = Some(started);
-        Ok(line)
+        let checker: Box<dyn Checker> = if fast { Box::new(driver::Fast::new(line)) } else { Box::new(line) };
+        Ok(checker)
     };
     let result = clean(args.list, start, &mut io::stderr());
     if let Some(engine) = engine {
@@ -80,6 +81,9 @@ pub struct CleanArgs {
     /// its content]
     #[arg(long, value_name = "NAME|N")]
     pub column: Option<String>,
+    /// Contact no mail server: syntax, typing mistakes, MX and lists. It cannot tell whether a mailbox exists
+    #[arg(long, conflicts_with = "max_wait")]
+    pub fast: bool,
     /// Ask again when a server says "later" (greylisting), if it wants to wait no longer than this many seconds;
     /// with 0 such an address is unverifiable at once
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]

@@ -1,15 +1,17 @@
 //! `GET` and `POST /v1/verify`: one address.
 
+mod fast;
 pub mod full;
 pub mod test_mode;
 
+use crate::auth::Caller;
 use crate::metrics;
 use crate::query::Query;
 use crate::refusal::Refusal;
 use crate::router::{Call, Reply};
 use crate::store::KeyMode;
 use api::request::choice;
-use api::{DetailLevel, Issue, IssueType, Mode, Reason, Verification, VerifyBody};
+use api::{DetailLevel, Findings, Issue, IssueType, Mode, Reason, Verification, VerifyBody};
 use engine::proto::address::Address;
 use full::Checked;
 
@@ -82,18 +84,26 @@ fn agree<T: PartialEq>(name: &'static str, query: Option<T>, body: Option<T>, is
 
 async fn answer(call: &Call, asked: Asked) -> Result<Reply, Refusal> {
     let caller = call.caller()?;
-    if asked.mode == Mode::Fast {
-        let msg = "fast mode is not available yet";
-        return Err(Refusal::invalid(vec![Issue::new(&["mode"], IssueType::NotAvailable, msg)]));
-    }
+    let verification = match asked.mode {
+        Mode::Fast => fast::check(&call.worker, asked.email).await?,
+        Mode::Full => full_check(call, caller, asked.email).await?,
+    };
+    let mode = match (asked.mode, caller.mode) {
+        (Mode::Fast, _) => "fast",
+        (Mode::Full, KeyMode::Live) => "full",
+        (Mode::Full, KeyMode::Test) => "test",
+    };
+    call.worker.tally.checked(metrics::Checked { mode, reason: verification.reason.as_str() });
+    Reply::json(200, &verification)
+}
+
+async fn full_check(call: &Call, caller: Caller, email: String) -> Result<Verification, Refusal> {
     let free = |reason| Checked { reason, credits_remaining: None, cached: false };
-    let checked = match (Address::parse(&asked.email), caller.mode) {
+    let checked = match (Address::parse(&email), caller.mode) {
         (Err(_), _) => free(Reason::InvalidSyntax),
         (Ok(address), KeyMode::Test) => free(test_mode::reason(address.local())),
         (Ok(address), KeyMode::Live) => full::check(&call.worker, caller.account, address).await?,
     };
     let Checked { reason, credits_remaining, cached } = checked;
-    let mode = if caller.mode == KeyMode::Test { "test" } else { "full" };
-    call.worker.tally.checked(metrics::Checked { mode, reason: reason.as_str() });
-    Reply::json(200, &Verification { email: asked.email, reason, credits_remaining, cached })
+    Ok(Verification { email, reason, credits_remaining, findings: Findings::Full { cached } })
 }

@@ -11,6 +11,7 @@ mod client;
 mod clock;
 mod commands;
 mod connections;
+mod fast;
 mod idempotency;
 mod lifecycle;
 mod metrics;

@@ -4,10 +4,13 @@
 //! `outage` and `stopping` are the engine's outages, `full` is a queue without room, `never` is no answer at all, and
 //! `panic` is a defect. `later.2` finds a server that wants to be asked a second later, twice, and `down.2` is an
 //! outage, twice; then the mailbox exists. What was asked about is written to the file that [`ASKED`] names.
+//! What DNS says of a domain's mail hosts is said by its first label in the same way: `absent`, `unknown`, `outage` or
+//! `full`, and any other has some.
 
 use engine::config::EngineConfig;
+use engine::proto::address::Domain;
 use engine::proto::verdict::Reason;
-use engine::{Answer, Finding, Outage, Refusal, Request, StartError};
+use engine::{Answer, Finding, MailHosts, Outage, Pending, Refusal, Request, StartError};
 use frontend::engine_client::{Backend, EngineGauge, Line};
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
@@ -145,6 +148,18 @@ impl Line for ScriptedLine {
             }
         });
         Ok(())
+    }
+
+    fn mail_hosts(&self, domain: Domain) -> Result<Pending<MailHosts>, Refusal> {
+        let (asker, pending) = engine::pending();
+        asker.answer(match domain.as_str().split('.').next() {
+            Some("full") => return Err(Refusal::Full),
+            Some("outage") => Err(Outage::Unavailable),
+            Some("absent") => Ok(MailHosts::Absent),
+            Some("unknown") => Ok(MailHosts::Unknown),
+            _ => Ok(MailHosts::Seen),
+        });
+        Ok(pending)
     }
 
     fn answer(&self) -> Pin<Box<dyn Future<Output = Answer> + '_>> {

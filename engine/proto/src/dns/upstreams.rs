@@ -1,21 +1,19 @@
-//! What lookups teach about the resolvers: whom to ask first, and whether any of them answers at all.
+//! What lookups teach about the resolvers: whom to ask first.
 
 use super::lookup::Lookup;
-use crate::limits::{DNS_SILENT_LOOKUPS_MAX, DNS_UPSTREAMS_MAX};
+use crate::limits::DNS_UPSTREAMS_MAX;
 
 /// The resolvers' record.
 #[derive(Debug, Clone)]
 pub struct Upstreams {
     /// How often in a row each was asked and did not answer.
     silent: Vec<u32>,
-    /// How many lookups in a row ended without a word from anybody.
-    silent_lookups: u32,
 }
 
 impl Upstreams {
     /// The record of so many resolvers, as [`super::lookup::LookupConfig::upstreams`] has it.
     pub fn new(count: usize) -> Upstreams {
-        Upstreams { silent: vec![0; count.clamp(1, DNS_UPSTREAMS_MAX)], silent_lookups: 0 }
+        Upstreams { silent: vec![0; count.clamp(1, DNS_UPSTREAMS_MAX)] }
     }
 
     /// Whom to ask first: the first in the operator's order of those that were silent least often.
@@ -33,13 +31,6 @@ impl Upstreams {
                 *silent = silent.saturating_add(1);
             }
         }
-        self.silent_lookups = if lookup.any_answer() { 0 } else { self.silent_lookups.saturating_add(1) };
-    }
-
-    /// True when so many lookups in a row met with silence that the fault is the resolvers' or ours. The first
-    /// answer ends it, so that looking up has to go on meanwhile.
-    pub fn are_down(&self) -> bool {
-        self.silent_lookups >= DNS_SILENT_LOOKUPS_MAX
     }
 }
 
@@ -80,17 +71,5 @@ mod tests {
         assert_eq!(upstreams.first(), 2, "nobody else was asked");
         upstreams.note(&lookup(2, Some(0)));
         assert_eq!(upstreams.first(), 0);
-    }
-
-    #[test]
-    fn silence_of_all_is_an_outage_and_one_answer_ends_it() {
-        let mut upstreams = Upstreams::new(3);
-        for n in 0..DNS_SILENT_LOOKUPS_MAX {
-            assert!(!upstreams.are_down(), "after {n}");
-            upstreams.note(&lookup(0, None));
-        }
-        assert!(upstreams.are_down());
-        upstreams.note(&lookup(0, Some(1)));
-        assert!(!upstreams.are_down());
     }
 }

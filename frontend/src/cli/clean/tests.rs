@@ -92,6 +92,7 @@ fn desk(name: &str, list: impl AsRef<[u8]>) -> Desk {
         output,
         format: None,
         column: None,
+        fast: false,
         max_wait: 3600,
         resume: false,
         no_progress: true,

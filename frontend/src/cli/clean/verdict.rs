@@ -43,6 +43,12 @@ impl Verdict {
     }
 }
 
+impl From<api::Reason> for Verdict {
+    fn from(reason: api::Reason) -> Verdict {
+        Verdict { deliverable: reason.deliverable(), reason: reason.as_str() }
+    }
+}
+
 impl From<Reason> for Verdict {
     fn from(reason: Reason) -> Verdict {
         Verdict { deliverable: Some(reason.deliverable()), reason: reason.as_str() }

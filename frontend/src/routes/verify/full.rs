@@ -140,7 +140,8 @@ fn repeat(result: StoredResult) -> Checked {
     Checked { reason: result.reason, credits_remaining: None, cached: true }
 }
 
-fn refuse(none: NoFinding) -> Refusal {
+/// Why nothing was found, for the caller.
+pub(super) fn refuse(none: NoFinding) -> Refusal {
     match none {
         NoFinding::Outage(Outage::Unavailable) => Refusal::outage(),
         NoFinding::Refused(engine::Refusal::Full) => Refusal::full(),

@@ -1,0 +1,233 @@
+//! When the fault is ours: no resolver answers, or no mail server can be reached at all. Nothing is then said about an
+//! address that hangs on it.
+//!
+//! Both machines are shared by all shards, so that what one learns the others know: they are made of atomics, for
+//! nothing on the path of an address takes a lock. A race between two shards costs one address a verdict that
+//! comes a moment too early or too late, and no more.
+//!
+//! One dead host is never an outage, nor are dead hosts among live ones: it takes [`OUTAGE_SITES_MIN`] sites in the
+//! last [`OUTAGE_WINDOW`], and [`OUTAGE_SILENCE`] in which nobody was reached. The first word from any mail server
+//! ends it. While it lasts, an attempt each [`OUTAGE_PROBE_INTERVAL`] goes on, and everybody else is told at once.
+
+use crate::limits::{
+    DNS_SILENT_LOOKUPS_MAX, OUTAGE_PROBE_INTERVAL, OUTAGE_SILENCE, OUTAGE_SITES_MIN, OUTAGE_WINDOW,
+};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::time::Duration;
+
+/// Whether any resolver answers.
+#[derive(Debug, Default)]
+pub struct Resolvers {
+    /// One has, at some time.
+    answered: AtomicBool,
+    /// Lookups in a row that ended without a word from anybody.
+    silent: AtomicU32,
+}
+
+impl Resolvers {
+    /// A lookup has ended; `answered`: with a word from any resolver.
+    pub fn note(&self, answered: bool) {
+        if answered {
+            self.answered.store(true, Relaxed);
+            self.silent.store(0, Relaxed);
+        } else if self.silent.load(Relaxed) < DNS_SILENT_LOOKUPS_MAX {
+            self.silent.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// True when silence is laid to the resolvers and not to the domains. The first answer ends it, so that looking
+    /// up has to go on meanwhile.
+    pub fn are_down(&self) -> bool {
+        !self.answered.load(Relaxed) || self.silent.load(Relaxed) >= DNS_SILENT_LOOKUPS_MAX
+    }
+}
+
+/// Sites are told apart by so many bits; two that fall together count once.
+const SLOTS: usize = 512;
+
+/// Whether mail servers can be reached. Times are those since any fixed instant, at least 1 ms after it.
+#[derive(Debug)]
+pub struct Connections {
+    /// When the last attempt at a site failed, in milliseconds; 0 for never.
+    failed: [AtomicU64; SLOTS],
+    /// When the first of those attempts failed that nothing but failures has followed; 0 for none.
+    since: AtomicU64,
+    down: AtomicBool,
+    /// Outages that are over.
+    ended: AtomicU32,
+    /// When the next attempt goes on, while it is down.
+    probe_at: AtomicU64,
+}
+
+impl Default for Connections {
+    fn default() -> Connections {
+        Connections {
+            failed: [const { AtomicU64::new(0) }; SLOTS],
+            since: AtomicU64::new(0),
+            down: AtomicBool::new(false),
+            ended: AtomicU32::new(0),
+            probe_at: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Connections {
+    /// A mail server was reached: it let us connect, or said something.
+    pub fn reached(&self) {
+        // Nearly always there is nothing to write, and so no cache line to take from the other shards.
+        if self.since.load(Relaxed) != 0 {
+            self.since.store(0, Relaxed);
+            if self.down.swap(false, Relaxed) {
+                self.ended.fetch_add(1, Relaxed);
+            }
+            self.failed.iter().for_each(|at| at.store(0, Relaxed));
+        }
+    }
+
+    /// A connection to the site with this hash could not be made.
+    pub fn failed(&self, site: u64, now: Duration) {
+        let now = millis(now);
+        let sites = self.sites(now);
+        self.failed[site as usize % SLOTS].store(now, Relaxed);
+        if sites == 0 || self.since.load(Relaxed) == 0 {
+            // What is older than the window is as if it had not been.
+            self.since.store(now, Relaxed);
+            self.down.store(false, Relaxed);
+            return;
+        }
+        let silence = now.saturating_sub(self.since.load(Relaxed));
+        if self.sites(now) >= OUTAGE_SITES_MIN && silence >= millis(OUTAGE_SILENCE) {
+            let was_down = self.down.swap(true, Relaxed);
+            if !was_down {
+                self.probe_at.store(now + millis(OUTAGE_PROBE_INTERVAL), Relaxed);
+            }
+        }
+    }
+
+    /// True while nobody can be reached.
+    pub fn are_down(&self, now: Duration) -> bool {
+        self.down.load(Relaxed) && self.sites(millis(now)) > 0
+    }
+
+    /// How many outages are over: what was learned of hosts before the latest of them ended may have been our fault.
+    pub fn ended(&self) -> u32 {
+        self.ended.load(Relaxed)
+    }
+
+    /// Whether an address may be asked about: always, but for an outage, and then one in a while.
+    pub fn may_try(&self, now: Duration) -> bool {
+        if !self.are_down(now) {
+            return true;
+        }
+        let (now, next) = (millis(now), self.probe_at.load(Relaxed));
+        let after = now + millis(OUTAGE_PROBE_INTERVAL);
+        now >= next && self.probe_at.compare_exchange(next, after, Relaxed, Relaxed).is_ok()
+    }
+
+    /// How many sites have failed in the window.
+    fn sites(&self, now: u64) -> usize {
+        let fresh = |at: &&AtomicU64| {
+            let at = at.load(Relaxed);
+            at != 0 && now.saturating_sub(at) < millis(OUTAGE_WINDOW)
+        };
+        self.failed.iter().filter(fresh).count()
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What happens, second by second: `f` and a number: that so many new sites fail; `o`: one that failed before
+    /// fails again; `k`: somebody is reached; `.`: nothing. Behind each step, whether it is down.
+    fn check(name: &str, steps: &[(u64, &str, bool)]) {
+        let connections = Connections::default();
+        let mut next = 0;
+        for (second, step, down) in steps {
+            let now = Duration::from_secs(1000 + second);
+            match step.split_at(1) {
+                ("f", count) => {
+                    for _ in 0..count.parse().expect("a number") {
+                        connections.failed(next, now);
+                        next += 1;
+                    }
+                }
+                ("o", _) => connections.failed(0, now),
+                ("k", _) => connections.reached(),
+                _ => {}
+            }
+            assert_eq!(connections.are_down(now), *down, "{name}: {step} at {second} s");
+        }
+    }
+
+    #[test]
+    fn an_outage_takes_many_sites_and_a_while() {
+        check(
+            "many at once are dead hosts of a list",
+            &[(0, "f400", false), (1, "k", false), (16, "f1", false)],
+        );
+        check("many at once, and nobody else", &[(0, "f400", false), (14, "f1", false), (15, "f1", true)]);
+        check("ten sites", &[(0, "f1", false), (15, "f8", false), (16, "o", false), (17, "f1", true)]);
+        let again: Vec<_> = (0..600).map(|second| (second, "o", false)).collect();
+        check("one dead site, for ever", &again);
+        let slow: Vec<_> = (0..100).map(|n| (n * 7, "f1", false)).collect();
+        check("dead sites now and then", &slow);
+        check("failures of yesterday", &[(0, "f20", false), (90_000, "f20", false), (90_015, "f1", true)]);
+    }
+
+    #[test]
+    fn dead_hosts_among_live_ones_are_none() {
+        let steps: Vec<_> =
+            (0..200).map(|second| (second, if second % 10 == 0 { "k" } else { "f30" }, false)).collect();
+        check("nine of ten dead", &steps);
+    }
+
+    #[test]
+    fn the_first_that_is_reached_ends_it() {
+        check(
+            "back",
+            &[(0, "f20", false), (20, "f1", true), (30, "o", true), (31, "k", false), (32, "f20", false)],
+        );
+        check(
+            "nobody asks any more",
+            &[(0, "f20", false), (20, "f1", true), (79, ".", true), (81, ".", false)],
+        );
+    }
+
+    #[test]
+    fn while_it_lasts_one_in_a_while_is_tried() {
+        let connections = Connections::default();
+        let at = |millis: u64| Duration::from_millis(1_000_000 + millis);
+        assert!(connections.may_try(at(0)));
+        (0..20).for_each(|site| connections.failed(site, at(0)));
+        assert!(connections.may_try(at(15_000)), "not yet down");
+        connections.failed(20, at(15_000));
+        let tried = (15_000..25_000).step_by(10).filter(|&now| connections.may_try(at(now))).count();
+        let interval = OUTAGE_PROBE_INTERVAL.as_millis() as usize;
+        assert_eq!(tried, (10_000 - 1) / interval);
+        assert_eq!(connections.ended(), 0);
+        connections.reached();
+        connections.reached();
+        assert_eq!(connections.ended(), 1);
+        assert!((0..50).all(|_| connections.may_try(at(25_000))));
+    }
+
+    #[test]
+    fn silent_resolvers_are_an_outage_and_one_answer_ends_it() {
+        let resolvers = Resolvers::default();
+        assert!(resolvers.are_down(), "until one has answered");
+        resolvers.note(true);
+        for n in 0..DNS_SILENT_LOOKUPS_MAX {
+            assert!(!resolvers.are_down(), "after {n}");
+            resolvers.note(false);
+        }
+        assert!(resolvers.are_down());
+        resolvers.note(true);
+        assert!(!resolvers.are_down());
+    }
+}

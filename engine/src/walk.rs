@@ -1,0 +1,238 @@
+//! The walk through DNS to a domain's mail hosts: one for all who ask about the domain, and kept for a while.
+
+use crate::Outage;
+use crate::inquiry::{Asker, MailHosts};
+use crate::runtime::Runtime;
+use crate::shard::Shard;
+use crate::work::{Plan, Work};
+use engine_proto::address::Domain;
+use engine_proto::dns::mx::{Dead, MxPlan, MxSet, NoMail};
+use engine_proto::dns::public::is_public;
+use engine_proto::dns::{Exchange, Mx, Name, Outcome, Question, RecordKind, Records};
+use engine_proto::limits::{DNS_FAILURE_TTL, KNOWN_DOMAINS_MAX, WALK_TTL};
+use std::collections::HashMap;
+use std::future::{Future, poll_fn};
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Instant;
+
+/// What DNS says about where a domain's mail goes.
+#[derive(Clone)]
+pub(crate) enum Found {
+    Hosts(Arc<Plan>),
+    /// At hosts on IPv6 alone, which cannot be reached from here.
+    OutOfReach,
+    Dead(Dead),
+}
+
+/// Whoever waits for a walk.
+pub(crate) enum Waiter {
+    Address(Work),
+    Domain { asker: Asker<MailHosts>, deadline: Instant },
+}
+
+/// The walks through DNS of a shard: known, or under way.
+#[derive(Default)]
+pub(crate) struct Walks {
+    known: HashMap<Domain, Walk>,
+    under_way: HashMap<Domain, Vec<Waiter>>,
+}
+
+struct Walk {
+    found: Found,
+    until: Instant,
+    story: Rc<[String]>,
+}
+
+/// How somebody stands who has come for a walk.
+pub(crate) enum Joined {
+    /// What it found is known.
+    Known(Waiter, Found, Rc<[String]>),
+    /// There is none; it has to be made.
+    First,
+    /// It is under way.
+    Waiting,
+}
+
+impl Waiter {
+    fn deadline(&self) -> Instant {
+        match self {
+            Waiter::Address(work) => work.deadline,
+            Waiter::Domain { deadline, .. } => *deadline,
+        }
+    }
+
+    fn fail(self, outage: Outage) {
+        match self {
+            Waiter::Address(work) => work.fail(outage),
+            Waiter::Domain { asker, .. } => asker.answer(Err(outage)),
+        }
+    }
+}
+
+impl Walks {
+    pub(crate) fn join(&mut self, domain: &Domain, waiter: Waiter) -> Joined {
+        if let Some(walk) = self.known.get(domain).filter(|walk| walk.until > Instant::now()) {
+            return Joined::Known(waiter, walk.found.clone(), Rc::clone(&walk.story));
+        }
+        if let Some(waiting) = self.under_way.get_mut(domain) {
+            waiting.push(waiter);
+            return Joined::Waiting;
+        }
+        self.under_way.insert(domain.clone(), vec![waiter]);
+        Joined::First
+    }
+
+    /// Keeps what a walk found, and gives those who wait for it.
+    pub(crate) fn end(&mut self, domain: Domain, found: Found, story: Rc<[String]>) -> Vec<Waiter> {
+        let now = Instant::now();
+        let ttl = match found {
+            Found::Dead(Dead::CannotTell(_)) => DNS_FAILURE_TTL,
+            _ => WALK_TTL,
+        };
+        let waiting = self.under_way.remove(&domain).unwrap_or_default();
+        if self.known.len() >= KNOWN_DOMAINS_MAX {
+            self.known.retain(|_, walk| walk.until > now);
+        }
+        if self.known.len() >= KNOWN_DOMAINS_MAX {
+            // All of it is fresh: the DNS cache still knows most of what is dropped here.
+            self.known.clear();
+        }
+        self.known.insert(domain, Walk { found, until: now + ttl, story });
+        waiting
+    }
+
+    /// Takes those whose time is over while they wait for DNS.
+    pub(crate) fn take_expired(&mut self, now: Instant) -> Vec<Waiter> {
+        let mut expired = Vec::new();
+        for waiting in self.under_way.values_mut() {
+            let (over, rest): (Vec<_>, Vec<_>) =
+                std::mem::take(waiting).into_iter().partition(|waiter| waiter.deadline() <= now);
+            *waiting = rest;
+            expired.extend(over);
+        }
+        // Nobody waits any more: whoever comes next starts a walk anew, should this one have got lost.
+        self.under_way.retain(|_, waiting| !waiting.is_empty());
+        expired
+    }
+
+    /// Answers all who wait: the engine stops.
+    pub(crate) fn abandon(&mut self) {
+        let waiting = self.under_way.drain().flat_map(|(_, waiting)| waiting);
+        waiting.for_each(|waiter| waiter.fail(Outage::Stopping));
+    }
+}
+
+/// Walks through DNS for a domain, and tells the story of it.
+pub(crate) async fn walk<R: Runtime>(shard: &Shard<R>, domain: &Domain) -> (Found, Vec<String>) {
+    let mut story = Vec::new();
+    let found = find(shard, domain, &mut story).await.unwrap_or_else(Found::Dead);
+    (found, story)
+}
+
+/// RFC 5321 5.1: the MX records, then the addresses of their hosts.
+async fn find<R: Runtime>(shard: &Shard<R>, domain: &Domain, story: &mut Vec<String>) -> Result<Found, Dead> {
+    let question = Question { name: Name::from(domain), kind: RecordKind::Mx };
+    let outcome = shard.resolver.look_up(&question).await;
+    story.push(tell(&question, &outcome));
+    let plan = MxPlan::new(domain, &outcome, shard.random())?;
+    let ipv6 = shard.shared.ipv6;
+    match hosts(shard, &plan, ipv6, story).await {
+        // Hosts on IPv6 alone take mail; that we cannot reach them says nothing about the domain.
+        Err(Dead::TakesNoMail(NoMail::NoMailHost)) if !ipv6 => {
+            hosts(shard, &plan, true, story).await.map(|_| Found::OutOfReach)
+        }
+        found => found.map(|set| Found::Hosts(Arc::new(self::plan(&set)))),
+    }
+}
+
+/// The addresses of a domain's hosts.
+async fn hosts<R: Runtime>(
+    shard: &Shard<R>,
+    plan: &MxPlan,
+    ipv6: bool,
+    story: &mut Vec<String>,
+) -> Result<MxSet, Dead> {
+    let config = &shard.shared.config;
+    let questions = plan.questions(ipv6);
+    let outcomes = all(questions.iter().map(|question| shard.resolver.look_up(question)).collect()).await;
+    story.extend(questions.iter().zip(&outcomes).map(|(question, outcome)| tell(question, outcome)));
+    let known: HashMap<&Question, &Outcome> =
+        questions.iter().zip(outcomes.iter().map(Arc::as_ref)).collect();
+    let may_contact =
+        |address: IpAddr| is_public(address) || config.allow_net.iter().any(|net| net.contains(address));
+    plan.hosts(ipv6, &mut |question| known.get(question).copied(), &may_contact)
+}
+
+/// All futures at once, in their order.
+async fn all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
+    let mut futures: Vec<Pin<Box<F>>> = futures.into_iter().map(Box::pin).collect();
+    let mut outputs: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
+    poll_fn(|context| {
+        for (future, output) in futures.iter_mut().zip(&mut outputs) {
+            if output.is_none()
+                && let Poll::Ready(ready) = future.as_mut().poll(context)
+            {
+                *output = Some(ready);
+            }
+        }
+        if outputs.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    outputs.into_iter().flatten().collect()
+}
+
+fn tell(question: &Question, outcome: &Outcome) -> String {
+    let what = match outcome {
+        Outcome::Records { records, ttl } => format!("{}, for {} s", list(records), ttl.as_secs()),
+        Outcome::NoData { .. } => "no such record".to_owned(),
+        Outcome::NxDomain { .. } => "no such name".to_owned(),
+        Outcome::Failed { why, .. } => format!("failed: {}", why.as_str()),
+    };
+    format!("dns {} {}: {what}", question.name, kind(question.kind))
+}
+
+fn kind(kind: RecordKind) -> &'static str {
+    match kind {
+        RecordKind::Mx => "MX",
+        RecordKind::A => "A",
+        RecordKind::Aaaa => "AAAA",
+        RecordKind::Txt => "TXT",
+        RecordKind::Ptr => "PTR",
+    }
+}
+
+fn list(records: &Records) -> String {
+    let exchange = |mx: &Mx| match &mx.exchange {
+        Exchange::Null => format!("{} .", mx.preference),
+        Exchange::Host(name) => format!("{} {name}", mx.preference),
+        Exchange::Invalid => format!("{} (no host name)", mx.preference),
+    };
+    let words: Vec<String> = match records {
+        Records::Mx(found) => found.iter().map(exchange).collect(),
+        Records::A(found) => found.iter().map(ToString::to_string).collect(),
+        Records::Aaaa(found) => found.iter().map(ToString::to_string).collect(),
+        Records::Txt(found) => found.iter().map(|text| format!("{text:?}")).collect(),
+        Records::Ptr(found) => found.iter().map(ToString::to_string).collect(),
+    };
+    words.join(", ")
+}
+
+/// The routes in order, and a name for the set of hosts that does not depend on how equal ones were shuffled.
+fn plan(set: &MxSet) -> Plan {
+    let mut names: Vec<(u16, &str)> =
+        set.hosts.iter().map(|host| (host.preference, host.name.as_str())).collect();
+    names.sort_unstable();
+    let mut group = set.site.as_str().to_owned();
+    for (preference, name) in names {
+        group.push_str(&format!(" {preference}:{name}"));
+    }
+    let routes = set
+        .hosts
+        .iter()
+        .flat_map(|host| host.addresses.iter().map(|&address| (Box::from(host.name.as_str()), address)));
+    Plan { site: set.site.as_str().into(), group: group.into(), routes: routes.collect() }
+}

@@ -1,0 +1,128 @@
+//! `mode=fast`: free for everybody, and no mail server hears of it.
+
+use crate::server::{Server, scripted};
+use serde_json::{Value, json};
+
+fn fast(server: &Server, key: &str, email: &str) -> Value {
+    let got = server.post(key, "/v1/verify?mode=fast", &json!({ "email": email }).to_string());
+    assert_eq!(got.status, 200, "{email}: {}", got.body);
+    got.json()
+}
+
+fn checks(mx: bool, disposable: bool, role_account: bool, free_email: bool) -> Value {
+    json!({ "mx": mx, "disposable": disposable, "role_account": role_account, "free_email": free_email })
+}
+
+#[test]
+fn every_reason_for_live_and_test_keys() {
+    let server = Server::start(&[]);
+    for (email, deliverable, reason, suggestion, checks) in [
+        ("no address", json!(false), "invalid_syntax", json!(null), json!(null)),
+        (
+            "Joe@gmial.com",
+            json!(false),
+            "possible_typo",
+            json!("Joe@gmail.com"),
+            checks(true, true, false, false),
+        ),
+        ("info@mailinator.com", json!(false), "disposable", json!(null), checks(true, true, true, false)),
+        ("joe@absent.example", json!(false), "no_mx", json!(null), checks(false, false, false, false)),
+        (
+            "joe@unknown.example",
+            json!(null),
+            "fast_check_passed",
+            json!(null),
+            checks(false, false, false, false),
+        ),
+        (
+            "sales@some.example",
+            json!(null),
+            "fast_check_passed",
+            json!(null),
+            checks(true, false, true, false),
+        ),
+        // The scripted engine would answer a full check of this with an error.
+        ("outage@gmail.com", json!(null), "fast_check_passed", json!(null), checks(true, false, true, true)),
+        // A word of test mode: fast checks are real.
+        (
+            "not_found@gmail.com",
+            json!(null),
+            "fast_check_passed",
+            json!(null),
+            checks(true, false, false, true),
+        ),
+    ] {
+        let expected = json!({
+            "email": email,
+            "deliverable": deliverable,
+            "reason": reason,
+            "credits_remaining": null,
+            "mode": "fast",
+            "suggestion": suggestion,
+            "checks": checks,
+        });
+        for key in [&server.live, &server.test] {
+            assert_eq!(fast(&server, key, email), expected);
+            assert_eq!(fast(&server, key, email), expected, "nothing is cached");
+        }
+    }
+    let query = "/v1/verify?mode=fast&detail=full&email=joe%40some.example";
+    assert!(server.get(&server.live, query).json().get("detail").is_none(), "detail is ignored");
+    assert_eq!(server.credits(), 100);
+}
+
+#[test]
+fn an_outage_is_told_where_the_answer_hangs_on_it() {
+    let server = Server::start(&[]);
+    for (email, code) in
+        [("a@outage.example", "provider_unavailable"), ("a@full.example", "temporarily_unavailable")]
+    {
+        let got =
+            server.post(&server.live, "/v1/verify", &json!({ "email": email, "mode": "fast" }).to_string());
+        assert_eq!((got.status, got.error().as_str()), (503, code), "{email}");
+        assert!(got.header("retry-after").is_some());
+    }
+}
+
+#[test]
+fn without_credits_and_on_a_paused_account() {
+    let server = Server::start(&[]);
+    let account = server.administer(&["account", "list"]);
+    let id = account.lines().last().unwrap().split_whitespace().next().unwrap().to_owned();
+    server.administer(&["account", "set-status", &id, "paused"]);
+    let full = server.post(&server.live, "/v1/verify", r#"{"email":"mailbox_exists@example.com"}"#);
+    assert_eq!(full.error(), "subscription_inactive");
+    assert_eq!(fast(&server, &server.live, "joe@some.example")["reason"], "fast_check_passed");
+}
+
+#[test]
+fn the_command_line_checks_fast_too() {
+    let output = scripted(&["check", "--fast", "--json", "joe@absent.example", "nobody"]);
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<Value> = said.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    assert_eq!(lines.len(), 2, "{said}");
+    assert_eq!((&lines[0]["reason"], &lines[0]["mode"]), (&json!("no_mx"), &json!("fast")));
+    assert_eq!((&lines[1]["reason"], &lines[1]["checks"]), (&json!("invalid_syntax"), &json!(null)));
+
+    let output = scripted(&["check", "--fast", "joe@gmial.com"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        said.contains("joe@gmial.com\tnot deliverable\tpossible_typo\tfast\n    joe@gmail.com?\n"),
+        "{said}"
+    );
+
+    let output = scripted(&["check", "--fast", "a@outage.example"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(path("list.txt"), "a@some.example\na@absent.example\nnobody@\na@gmial.com\n").unwrap();
+    let output = scripted(&["clean", "--fast", &path("list.txt"), "-o", &path("out")]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(
+        std::fs::read_to_string(path("out")).unwrap(),
+        "a@some.example,,fast_check_passed\na@absent.example,false,no_mx\nnobody@,false,invalid_syntax\n\
+         a@gmial.com,false,possible_typo\n"
+    );
+}
