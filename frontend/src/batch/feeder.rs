@@ -8,9 +8,11 @@ use super::queue::{Limits, Queue, Row, Ticket};
 use crate::clock;
 use crate::convert;
 use crate::engine_client::Line;
+use crate::metrics::{Checked, Tally};
 use crate::runtime::{self, Driver};
 use crate::store::{Known, OpenBatch, RowAnswer, RowOutcome, Store, StoreError};
 use crate::survive::forget;
+use api::Reason;
 use engine::proto::address::Address;
 use engine::{Answer, Outage, Priority, Refusal, Request};
 use std::future::poll_fn;
@@ -46,6 +48,8 @@ pub struct Feeder {
     pub door: Arc<Door>,
     /// What bounds it.
     pub limits: Limits,
+    /// What it counts.
+    pub tally: Arc<Tally>,
 }
 
 /// What keeps the loop from going on at once.
@@ -174,9 +178,13 @@ impl Feeder {
     /// Writes a group of answers.
     async fn write(&self, answers: Vec<RowAnswer>) -> Result<(), StoreError> {
         if !answers.is_empty() {
+            let verdicts: Vec<Reason> = answers.iter().filter_map(|answer| verdict(answer.outcome)).collect();
             let completed = self.store.answer_rows(answers, clock::now()).await?;
             if !completed.is_empty() {
                 tracing::debug!(batches = completed.len(), "batches are complete");
+            }
+            for reason in verdicts {
+                self.tally.checked(Checked { mode: "batch", reason: reason.as_str() });
             }
         }
         Ok(())
@@ -216,6 +224,15 @@ impl Feeder {
             poll_fn(|cx| self.door.poll(cx)).await;
         }
         Ok(())
+    }
+}
+
+fn verdict(outcome: RowOutcome) -> Option<Reason> {
+    match outcome {
+        RowOutcome::Verified(reason) | RowOutcome::Repeated(reason) | RowOutcome::Reused(reason) => {
+            Some(reason)
+        }
+        RowOutcome::Unanswered => None,
     }
 }
 

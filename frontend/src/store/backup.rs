@@ -9,8 +9,7 @@ mod load;
 
 use super::folder::Folder;
 use super::tables::{self, TableVisitor};
-use super::vault::{KEY_FOLDER, is_kept};
-use super::{OpenError, StoreError, UnixMs};
+use super::{OpenError, StoreError, UnixMs, vault};
 use ::redb::{
     Builder, Database, Key, ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata,
 };
@@ -126,7 +125,7 @@ pub(super) fn dump(
     // Before the files of keys: rows that come later may need a key that is not there yet.
     let transaction = database.begin_read()?;
     let mut out = Writer::begin(sink)?;
-    for (name, path) in folder.map_or(Ok(Vec::new()), |folder| key_files(folder, now))? {
+    for (name, path) in folder.map_or(Ok(Vec::new()), |folder| vault::kept_files(folder, now))? {
         match fs::read(&path) {
             Ok(content) => out.key_file(&name, &content)?,
             // It expired this moment.
@@ -165,25 +164,6 @@ impl TableVisitor for Dump<'_, '_> {
         }
         Ok(())
     }
-}
-
-/// The files of keys that a backup carries, by name: none whose hour is over.
-fn key_files(folder: &Path, now: UnixMs) -> io::Result<Vec<(String, PathBuf)>> {
-    let entries = match fs::read_dir(folder.join(KEY_FOLDER)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
-    let mut files = Vec::new();
-    for entry in entries {
-        let entry = entry?;
-        if let (true, Ok(name)) = (entry.file_type()?.is_file(), entry.file_name().into_string())
-            && is_kept(&name, now)
-        {
-            files.push((name, entry.path()));
-        }
-    }
-    files.sort();
-    Ok(files)
 }
 
 /// What the store takes up now.

@@ -271,6 +271,21 @@ impl Vault {
     }
 }
 
+/// The files of keys in a data folder that have not expired, by name: what a backup carries.
+pub(super) fn kept_files(data: &Path, now: UnixMs) -> io::Result<Vec<(String, PathBuf)>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(data.join(KEY_FOLDER))? {
+        let entry = entry?;
+        if let Ok(file) = entry.file_name().into_string()
+            && is_kept(&file, now)
+        {
+            files.push((file, entry.path()));
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
 /// Whether a file of the folder is a key that something may still be sealed under, or hashed with.
 pub(super) fn is_kept(file: &str, now: UnixMs) -> bool {
     file == HASH_KEY_FILE || KeyName::parse(file).is_some_and(|name| !name.is_over(now))

@@ -11,6 +11,7 @@ mod client;
 mod clock;
 mod commands;
 mod connections;
+mod detail;
 mod fast;
 mod idempotency;
 mod lifecycle;
@@ -21,6 +22,7 @@ mod requests;
 mod scripted;
 mod server;
 mod test_mode;
+mod tls;
 
 /// No test: with the variable set this program is the server that the tests start.
 #[test]
