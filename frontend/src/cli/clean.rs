@@ -88,6 +88,10 @@ pub struct CleanArgs {
     /// with 0 such an address is unverifiable at once
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub max_wait: u32,
+    /// How many seconds nobody may be there to be asked (no resolver answers, no mail server can be reached) before
+    /// the run ends
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    pub max_outage: u32,
     /// Go on with what an interrupted run has left in OUT.partial
     #[arg(long)]
     pub resume: bool,
@@ -177,7 +181,10 @@ impl Job {
     pub fn run(self, checker: &mut dyn Checker) -> Result<Summary, CleanError> {
         let sink = Sink::open(self.args.output.as_deref(), self.args.resume)?;
         let progress = report::Progress::new(!self.args.no_progress, self.source.size());
-        driver::run(self.source, sink, checker, progress, Duration::from_secs(self.args.max_wait.into()))
+        let seconds = |given: u32| Duration::from_secs(given.into());
+        let waits =
+            driver::Waits { later: seconds(self.args.max_wait), outage: seconds(self.args.max_outage) };
+        driver::run(self.source, sink, checker, progress, waits)
     }
 }
 

@@ -28,7 +28,7 @@ fn an_outage_ends_with_exit_code_1_and_resume_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     fs::write(path("list.txt"), "catch_all@b.com\noutage-100@a.com\n").unwrap();
-    let arguments = ["clean", &path("list.txt"), "-o", &path("out")];
+    let arguments = ["clean", &path("list.txt"), "-o", &path("out"), "--max-outage", "0"];
     let output = scripted(&arguments);
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();

@@ -100,13 +100,19 @@ const RETRY_DELAY_MAX: Duration = Duration::from_secs(15 * 60);
 /// The longest that the loop waits for an answer: progress is shown and files are flushed meanwhile.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// When an address is asked about again that met an outage.
-const OUTAGE_PAUSE: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 5000 });
-/// A list of hours must not end with a minute's outage: only one that lasts longer, without a verdict, ends the run.
-const OUTAGE_PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 120_000 });
+const OUTAGE_PAUSE: Duration = Duration::from_secs(5);
 /// After so long without any answer, although some are under way, the engine is held to be stuck.
 const SILENCE_MAX: Duration = Duration::from_secs(30 * 60);
 /// How much work a kill can cost.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What the loop waits for, and how long.
+pub(super) struct Waits {
+    /// What wants to wait longer than this before it is asked again is not.
+    pub later: Duration,
+    /// A list of hours must not end with a minute's outage: only one that lasts longer, without a verdict, ends the run.
+    pub outage: Duration,
+}
 
 /// Cleans a list.
 ///
@@ -117,14 +123,14 @@ pub(super) fn run(
     sink: Sink,
     checker: &mut dyn Checker,
     progress: Progress,
-    max_wait: Duration,
+    waits: Waits,
 ) -> Result<Summary, CleanError> {
     let mut run = Run {
         source,
         sink,
         checker,
         progress,
-        max_wait,
+        waits,
         summary: Summary::default(),
         window: Window::default(),
         unsent: VecDeque::new(),
@@ -156,8 +162,7 @@ struct Run<'a> {
     sink: Sink,
     checker: &'a mut dyn Checker,
     progress: Progress,
-    /// What wants to wait longer than this is not asked again.
-    max_wait: Duration,
+    waits: Waits,
     summary: Summary,
     window: Window,
     /// Tickets that the engine had no room for.
@@ -273,7 +278,7 @@ impl Run<'_> {
         };
         self.outage = None;
         let delay = retry_after.map(|delay| delay.min(RETRY_DELAY_MAX));
-        let retry = delay.filter(|&delay| verdict.reason == "unverifiable" && delay <= self.max_wait);
+        let retry = delay.filter(|&delay| verdict.reason == "unverifiable" && delay <= self.waits.later);
         if let Some(delay) = retry
             && let Some(before) = self.window.postpone(ticket, verdict)
             && before < RETRIES_MAX
@@ -288,7 +293,7 @@ impl Run<'_> {
     /// Notes an outage; true when it has lasted for too long.
     fn is_lasting_outage(&mut self) -> bool {
         let now = Instant::now();
-        now.saturating_duration_since(*self.outage.get_or_insert(now)) >= OUTAGE_PATIENCE
+        now.saturating_duration_since(*self.outage.get_or_insert(now)) >= self.waits.outage
     }
 
     /// Writes what is done, up to the first row that is not.

@@ -66,11 +66,12 @@ impl Checker for Fake {
         let again = self.submitted[address.as_str()] > 1;
         let reason = match address.local() {
             "deliverable" => Reason::MailboxExists,
-            "later" if again => Reason::MailboxExists,
+            "later" | "short" if again => Reason::MailboxExists,
             "later" | "never" => Reason::Unverifiable,
             _ => Reason::MailboxNotFound,
         };
-        let result = if address.local() == "outage" { Err(Outage::Unavailable) } else { Ok(reason.into()) };
+        let outage = address.local() == "outage" || address.local() == "short" && !again;
+        let result = if outage { Err(Outage::Unavailable) } else { Ok(reason.into()) };
         let retry_after = matches!(address.local(), "later" | "never").then_some(self.retry_after);
         Some(Answered { ticket, result, retry_after })
     }
@@ -94,6 +95,7 @@ fn desk(name: &str, list: impl AsRef<[u8]>) -> Desk {
         column: None,
         fast: false,
         max_wait: 3600,
+        max_outage: 0,
         resume: false,
         no_progress: true,
     };
@@ -392,6 +394,17 @@ fn an_outage_stops_and_keeps_what_was_done() {
     let error = desk.run();
     assert!(error.is_ok(), "{error:?}: the row that failed had not been written");
     assert_eq!(desk.output(), cleaned);
+}
+
+#[test]
+fn an_outage_that_passes_is_outlasted() {
+    let mut desk = desk("list.csv", "email\nshort@x.com\nnobody@x.com\n");
+    desk.args.max_outage = 60;
+    desk.run().unwrap();
+    assert!(
+        desk.output().ends_with("short@x.com,true,mailbox_exists\nnobody@x.com,false,mailbox_not_found\n")
+    );
+    assert_eq!(desk.checker.submitted["short@x.com"], 2);
 }
 
 #[test]
