@@ -74,7 +74,7 @@ impl Shared {
     /// Answers with what is known when nothing more can be found out: with nothing, where that is our fault.
     pub(crate) fn give_up(&self, work: Work) {
         let unheard = matches!(work.fallback.rule, "no_connection" | "no_answer_in_time");
-        if unheard && self.connections.are_down(self.started.elapsed()) {
+        if unheard && self.connections.are_to_blame(self.started.elapsed()) {
             work.fail(Outage::Unavailable);
         } else {
             work.give_up();

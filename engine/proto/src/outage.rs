@@ -99,14 +99,20 @@ impl Connections {
         self.judge(now, now + millis(OUTAGE_PROBE_INTERVAL));
     }
 
-    /// True while nobody can be reached. Time alone can make it so: hosts that failed are left alone for a while, and
-    /// nothing more may be heard of them.
+    /// True while nobody can be reached.
     pub fn are_down(&self, now: Duration) -> bool {
-        let now = millis(now);
-        self.judge(now, now);
-        self.down.load(Relaxed) && self.sites(now) > 0
+        self.down.load(Relaxed) && self.sites(millis(now)) > 0
     }
 
+    /// Whether that an address ends without a connection is laid to us. Time alone can make it so: hosts that failed
+    /// are left alone for a while, and nothing more may be heard of them.
+    pub fn are_to_blame(&self, now: Duration) -> bool {
+        let time = millis(now);
+        self.judge(time, time);
+        self.are_down(now)
+    }
+
+    /// Declares an outage, if there is one. Somebody may then try at `probe_at`.
     fn judge(&self, now: u64, probe_at: u64) {
         let since = self.since.load(Relaxed);
         let silent = since != 0 && now.saturating_sub(since) >= millis(OUTAGE_SILENCE);
@@ -150,7 +156,8 @@ mod tests {
     use super::*;
 
     /// What happens, second by second: `f` and a number: that so many new sites fail; `o`: one that failed before
-    /// fails again; `k`: somebody is reached; `.`: nothing. Behind each step, whether it is down.
+    /// fails again; `k`: somebody is reached; `e`: an address ends without a connection; `.`: nothing.
+    /// Behind each step, whether it is down.
     fn check(name: &str, steps: &[(u64, &str, bool)]) {
         let connections = Connections::default();
         let mut next = 0;
@@ -165,6 +172,7 @@ mod tests {
                 }
                 ("o", _) => connections.failed(0, now),
                 ("k", _) => connections.reached(),
+                ("e", _) => assert_eq!(connections.are_to_blame(now), *down, "{name}: {step} at {second} s"),
                 _ => {}
             }
             assert_eq!(connections.are_down(now), *down, "{name}: {step} at {second} s");
@@ -180,7 +188,7 @@ mod tests {
         check("many at once, and nobody else", &[(0, "f400", false), (14, "f1", false), (15, "f1", true)]);
         check(
             "and left alone since then",
-            &[(0, "f400", false), (14, ".", false), (15, ".", true), (16, "k", false)],
+            &[(0, "f400", false), (14, "e", false), (15, ".", false), (15, "e", true), (16, "k", false)],
         );
         check("ten sites", &[(0, "f1", false), (15, "f8", false), (16, "o", false), (17, "f1", true)]);
         let again: Vec<_> = (0..600).map(|second| (second, "o", false)).collect();
@@ -215,7 +223,7 @@ mod tests {
         let at = |millis: u64| Duration::from_millis(1_000_000 + millis);
         assert!(connections.may_try(at(0)));
         (0..20).for_each(|site| connections.failed(site, at(0)));
-        assert!(connections.may_try(at(14_999)), "not yet down");
+        assert!(connections.may_try(at(15_000)), "not yet down");
         connections.failed(20, at(15_000));
         let tried = (15_000..25_000).step_by(10).filter(|&now| connections.may_try(at(now))).count();
         let interval = OUTAGE_PROBE_INTERVAL.as_millis() as usize;
