@@ -8,10 +8,9 @@ pub mod plans;
 pub mod settings;
 
 use crate::batch::Limits;
-use crate::store::PlanTable;
+use crate::store::{Plan, PlanTable};
 use engine::config::EngineConfig;
 use engine::proto::lists::SpamTraps;
-use plans::PlanConfig;
 use settings::SETTINGS;
 use std::fmt::Write;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -50,7 +49,7 @@ pub struct Config {
     /// The engine's part, without the spam traps themselves.
     pub engine: EngineConfig,
     /// The plans.
-    pub plans: Vec<PlanConfig>,
+    pub plans: Vec<Plan>,
 }
 
 /// `--log-format`.
@@ -139,7 +138,7 @@ impl Config {
             };
         }
         for plan in &self.plans {
-            let _ = write!(text, "\n{}", plan.to_toml());
+            let _ = write!(text, "\n{}", plans::to_toml(plan));
         }
         text
     }
@@ -149,7 +148,7 @@ impl Config {
     /// # Errors
     /// The first plan that cannot be.
     pub fn plan_table(&self) -> Result<PlanTable, ConfigError> {
-        PlanTable::new(self.plans.iter().map(|plan| plan.plan.clone())).map_err(ConfigError)
+        PlanTable::new(self.plans.iter().cloned()).map_err(ConfigError)
     }
 
     /// The engine's settings.

@@ -1,17 +1,20 @@
 //! Between hyper and the routes: what a request may be and cost, who sends it, and how answers are rendered.
 //!
-//! Refusals come in one order: path and method (404, 405), key (401), body (413, 415), content (400 and on). A
+//! Refusals come in one order: path and method (404, 405), key (401), plan (403), rate (429), body (413, 415), content
+//! (400 and on). A
 //! connection can hold a thread's memory and time only within the bounds below; a panic costs its request alone.
 //!
 //! What hyper itself cannot read (a malformed or oversized head) it answers with 400, 414 or 431 and no body, and
 //! closes.
 
+mod meter;
 mod pulse;
 
 use crate::auth::{self, AuthError, Caller};
 use crate::gate::{Parting, Place};
 use crate::metrics::{Answered, count};
-use crate::refusal::Refusal;
+use crate::rate_limit::Standing;
+use crate::refusal::{Refusal, limit_headers};
 use crate::router::{self, Access, Call, Method, Reply, Route};
 use crate::routes::verify::full::PROBE_TIME_MAX;
 use crate::store::id::random_bits;
@@ -27,6 +30,7 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
+use meter::Counter;
 use monoio::io::IntoPollIo;
 use monoio::io::poll_io::{AsyncRead, AsyncWrite};
 use monoio::net::TcpStream;
@@ -128,6 +132,8 @@ struct Note {
     path: &'static str,
     request_id: String,
     key: Option<KeyId>,
+    /// Where the counter stands that the request went to: not for the log, but for every answer's headers.
+    standing: Option<Standing>,
 }
 
 async fn respond(request: Request<Incoming>, worker: Rc<Worker>) -> Response<Full<Bytes>> {
@@ -138,6 +144,7 @@ async fn respond(request: Request<Incoming>, worker: Rc<Worker>) -> Response<Ful
         path: "-",
         request_id: request_id(request.headers()),
         key: None,
+        standing: None,
     };
     let answered = monoio::time::timeout(REQUEST_TIME_MAX, survive(answer(request, worker, &mut note))).await;
     let outcome = match answered {
@@ -177,14 +184,24 @@ async fn answer(request: Request<Incoming>, worker: Rc<Worker>, note: &mut Note)
         Err(refusal) => return Err(discard(body, awaits_consent, refusal).await),
     };
     note.key = caller.map(|caller| caller.key);
+    let query = head.uri.query().unwrap_or_default().to_owned();
+    let counter = meter::by_head(route, &query);
+    if let Err(refusal) = meter::count(&worker, route, caller, counter, &mut note.standing) {
+        return Err(discard(body, awaits_consent, refusal).await);
+    }
     let body = match route.method {
-        Method::Get => Bytes::new(),
+        Method::Get => Ok(Bytes::new()),
         Method::Post => match says_it_is_json(&head.headers) {
-            Ok(()) => read(body).await?,
-            Err(refusal) => return Err(discard(body, awaits_consent, refusal).await),
+            Ok(()) => read(body).await,
+            Err(refusal) => Err(discard(body, awaits_consent, refusal).await),
         },
     };
-    let query = head.uri.query().unwrap_or_default().to_owned();
+    if counter == Counter::InBody {
+        // Before what is wrong with the body: over the limit that is of no interest.
+        let counter = meter::by_body(body.as_deref().ok());
+        meter::count(&worker, route, caller, counter, &mut note.standing)?;
+    }
+    let body = body?;
     let parameter = parameter.to_owned();
     let idempotency_key =
         head.headers.get_all(IDEMPOTENCY_KEY).iter().map(|value| value.as_bytes().to_vec()).collect();
@@ -287,6 +304,12 @@ fn finish(mut response: Response<Full<Bytes>>, note: &Note) -> Response<Full<Byt
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    for (name, value) in note.standing.iter().flat_map(limit_headers) {
+        // A refusal that has its own knows better which limit it is about.
+        if let (false, Ok(value)) = (headers.contains_key(name), HeaderValue::try_from(value)) {
+            headers.insert(HeaderName::from_static(name), value);
+        }
+    }
     if let Ok(id) = HeaderValue::from_str(&note.request_id) {
         headers.insert(X_REQUEST_ID, id);
     }

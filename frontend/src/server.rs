@@ -3,6 +3,7 @@
 use crate::engine_client::{EngineClient, Line};
 use crate::gate::Gate;
 use crate::http;
+use crate::limiter::Limiter;
 use crate::metrics::{Tally, count};
 use crate::peers::Peers;
 use crate::routes::verify::full::PROBE_TIME_MAX;
@@ -36,6 +37,8 @@ pub struct Common {
     pub driver: Driver,
     /// Accounts, keys and credits.
     pub store: Arc<dyn Store>,
+    /// How much keys and accounts may ask.
+    pub limiter: Arc<Limiter>,
     /// The server's phase.
     pub status: Arc<Status>,
     /// What all threads share.
@@ -81,6 +84,7 @@ impl Station {
         let engine = EngineClient::new(self.line);
         let worker = Rc::new(Worker {
             store: self.common.store,
+            limiter: self.common.limiter,
             engine: Rc::clone(&engine),
             status: self.common.status,
             gate: Rc::clone(&gate),

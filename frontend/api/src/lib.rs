@@ -8,6 +8,7 @@
 
 pub mod account;
 pub mod batch;
+pub mod detail;
 pub mod error;
 pub mod json;
 pub mod reason;
@@ -16,6 +17,7 @@ pub mod verification;
 
 pub use account::{Account, SubscriptionStatus};
 pub use batch::{BatchCreated, BatchState, BatchStatus, ResultRow};
+pub use detail::{Detail, Dns, Flags};
 pub use error::{ErrorBody, ErrorCode, Issue, IssueType, Loc, Offender};
 pub use reason::Reason;
 pub use request::{BatchBody, DetailLevel, Mode, VerifyBody};

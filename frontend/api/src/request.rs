@@ -4,8 +4,9 @@
 //! an [`Issue`]. All issues of a body are reported at once.
 
 use crate::{Issue, IssueType, Loc, json};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 
 /// Most characters of `email` in a body.
 pub const EMAIL_CHARS_MAX: usize = 320;
@@ -90,6 +91,18 @@ impl VerifyBody {
             _ => Err(issues),
         }
     }
+}
+
+/// What the body of `POST /v1/verify` says of its mode: all of it that can be told without judging the rest. `None`
+/// where the body is no JSON object or its mode is no mode.
+pub fn mode_of(body: &[u8]) -> Option<Mode> {
+    #[derive(Deserialize)]
+    struct Asked<'a> {
+        #[serde(borrow, default)]
+        mode: Option<Cow<'a, str>>,
+    }
+    let asked: Asked<'_> = serde_json::from_slice(body).ok()?;
+    asked.mode.map_or(Some(Mode::default()), |text| choice(["body", "mode"], &text).ok())
 }
 
 /// The body of `POST /v1/verify/batch`.
@@ -335,6 +348,25 @@ mod tests {
         );
         let many = format!("{{\"emails\":[{}1]}}", "1,".repeat(10_000));
         check_batch(&many, Err(&[(r#"["body","emails"]"#, TooLong)]));
+    }
+
+    #[test]
+    fn the_mode_is_told_whatever_the_rest_is() {
+        for (body, mode) in [
+            (r#"{"email":"a","mode":"fast"}"#, Some(Mode::Fast)),
+            (r#"{"mode":"\u0066ast","email":[1,{"mode":"full"}]}"#, Some(Mode::Fast)),
+            (r#"{"mode":"full"}"#, Some(Mode::Full)),
+            (r#"{"mode":null}"#, Some(Mode::Full)),
+            ("{}", Some(Mode::Full)),
+            (r#"{"mode":"Fast"}"#, None),
+            (r#"{"mode":1}"#, None),
+            (r#"{"mode":"fast","mode":"fast"}"#, None),
+            (r#"{"mode":"fast"} x"#, None),
+            (r#""fast""#, None),
+            ("", None),
+        ] {
+            assert_eq!(mode_of(body.as_bytes()), mode, "{body}");
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::clock;
 use crate::config::Config;
 use crate::engine_client::Backend;
 use crate::housekeeping::Housekeeping;
+use crate::limiter::{Keeper, Limiter};
 use crate::listen::Listeners;
 use crate::metrics::Metrics;
 use crate::metrics::endpoint::Endpoint;
@@ -104,6 +105,11 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
         tracing::warn!("others than its owner may look into the data folder; `chmod 700` it");
     }
     let store: Arc<dyn Store> = Arc::new(store);
+    let limiter = Limiter::open(Arc::clone(&store)).map_err(|error| Failure::failed(error.to_string()))?;
+    let limiter = Arc::new(limiter);
+    let keeper = Keeper::start(Arc::clone(&limiter), clock::now).map_err(|error| {
+        Failure::failed(format!("cannot start the thread that keeps rate limits: {error}"))
+    })?;
     let engine = start_engine(engine_config)?;
     let metrics = Metrics::new(
         listeners.sockets.len(),
@@ -126,6 +132,7 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
         choice: &choice,
         engine: &*engine,
         store: &store,
+        limiter: &limiter,
         metrics: &metrics,
         events: &events,
         tls: &tls,
@@ -141,11 +148,12 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
 
     let End::Drained(outcome) = until_the_end(threads, &status, &door, &inbox) else {
         // Ending these in order takes time, and none is left. The next start finds what they leave and goes on.
-        std::mem::forget((admin, endpoint, engine, housekeeping));
+        std::mem::forget((admin, endpoint, engine, housekeeping, keeper));
         return Err(Failure::failed("ended by a second signal; what was under way is given up"));
     };
     drop((admin, endpoint, housekeeping));
     engine.stop();
+    drop(keeper);
     outcome
 }
 
@@ -208,6 +216,7 @@ struct Crew<'s> {
     choice: &'s Choice,
     engine: &'s dyn Backend,
     store: &'s Arc<dyn Store>,
+    limiter: &'s Arc<Limiter>,
     metrics: &'s Metrics,
     events: &'s Sender<Event>,
     tls: &'s Option<Arc<Tls>>,
@@ -249,6 +258,7 @@ impl Crew<'_> {
         let common = Common {
             driver: self.choice.driver,
             store: Arc::clone(self.store),
+            limiter: Arc::clone(self.limiter),
             status: Arc::clone(status),
             commons,
             connections: self.config.connections.div_ceil(count),

@@ -1,8 +1,9 @@
 //! The TOML file. A key that does not exist is refused, with its line and the nearest key that does.
 
-use super::plans::{self, PlanConfig};
+use super::plans;
 use super::settings::{self, SETTINGS};
 use super::{Config, ConfigError};
+use crate::store::Plan;
 use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -111,17 +112,17 @@ fn scalar(value: &DeValue<'_>) -> Option<String> {
     }
 }
 
-fn read_plans(value: &Spanned<DeValue<'_>>) -> Result<Vec<PlanConfig>, Fault> {
+fn read_plans(value: &Spanned<DeValue<'_>>) -> Result<Vec<Plan>, Fault> {
     let wrong = |at: usize| Fault { at, why: "plan: write each plan as a table [[plan]]".into() };
     let items = value.get_ref().as_array().ok_or_else(|| wrong(value.span().start))?;
-    let mut read: Vec<PlanConfig> = Vec::new();
+    let mut read: Vec<Plan> = Vec::new();
     for item in items.iter() {
         let table = item.get_ref().as_table().ok_or_else(|| wrong(item.span().start))?;
         let plan = plans::read(item.span().start, table)?;
-        if read.iter().any(|other| other.plan.id == plan.plan.id) {
+        if read.iter().any(|other| other.id == plan.id) {
             return Err(Fault {
                 at: item.span().start,
-                why: format!("plan: `{}` is defined twice", plan.plan.id),
+                why: format!("plan: `{}` is defined twice", plan.id),
             });
         }
         read.push(plan);

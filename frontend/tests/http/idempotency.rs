@@ -98,6 +98,7 @@ fn replays_survive_a_kill() {
 #[test]
 fn requests_at_once_make_one_batch() {
     let server = Server::start(&["--frontends", "3"]);
+    server.administer(&["account", "set-limits", "default", "--batch", "1000"]);
     for round in 0..10 {
         let key = format!("key-{round}");
         let answers: Vec<Answer> = std::thread::scope(|scope| {
