@@ -36,8 +36,6 @@ poll = 1000000
 account = 1000000
 fair_use_per_second = 1000000
 fair_use_burst = 1000000
-fair_use_per_second = 1000000
-fair_use_burst = 1000000
 "#;
 
 /// The binaries and a folder; the folder goes with it.
