@@ -106,8 +106,8 @@ fn many_answers_at_once_arrive_whole() {
     let pair = Pair::new();
     let server = pair.serve(&[]);
     let mut connection = connect(&server, &pair.root);
-    connection.send(get(&server.test, "/v1/account").repeat(400));
-    for _ in 0..400 {
+    connection.send(get(&server.test, "/v1/account").repeat(250));
+    for _ in 0..250 {
         assert_eq!(connection.read().json()["credits_remaining"], 100);
     }
 }
