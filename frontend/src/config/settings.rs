@@ -102,7 +102,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "connections",
         value_name: "N",
-        help: "most connections to the API at once; further ones wait",
+        help: "most connections to the API at once; beyond, the longest idle one gives way",
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.connections, number(one(given), 1, 1_000_000)),

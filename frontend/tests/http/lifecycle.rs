@@ -134,3 +134,41 @@ fn the_log_tells_requests_and_no_addresses() {
     assert!(requests[0]["key"].as_str().unwrap().starts_with("key_"));
     assert!(!log.contains("secret"), "{log}");
 }
+
+/// Every format, and what goes beside the requests: refusals, outages, panics, batches, backups, nonsense.
+#[test]
+fn nothing_personal_is_in_the_log_whatever_its_form() {
+    for format in ["text", "json"] {
+        let server = Server::start(&["--log-format", format, "--frontends", "1", "--metrics", "127.0.0.1:0"]);
+        let (live, test) = (&server.live, &server.test);
+        for request in [
+            get(live, "/v1/verify?email=canary%40secret.example&detail=full"),
+            get(test, "/v1/verify?mode=fast&email=canary%40secret.example"),
+            get(live, "/canary@secret.example?email=canary@secret.example"),
+            get(live, "/v1/verify/batch/canary"),
+            get("mp_live_canary", "/v1/account"),
+            post(live, "/v1/verify", "{\"email\":\"outage@secret.example\",\"canary\":1}"),
+            post(live, "/v1/verify", "{\"email\":\"panic@secret.example\"}"),
+            post(live, "/v1/verify", "{\"email\":\"canary@secret.example"),
+            post(live, "/v1/verify/batch", "{\"emails\":[\"canary@secret.example\",\"canary secret\"]}"),
+            post(live, "/v1/verify/batch", "{\"emails\":[\"canary@secret.example\"],\"name\":\"canary\"}"),
+            get(live, "/v1/account").replacen(
+                "\r\n",
+                "\r\nX-Request-Id: canary@secret\r\nIdempotency-Key: canary\r\n",
+                1,
+            ),
+            "CANARY /canary HTTP/1.1\r\nHost: canary\r\n\r\n".into(),
+            "canary\r\n\r\n".into(),
+        ] {
+            server.send(request);
+        }
+        let file = server.folder().join("backup");
+        server.administer(&["backup", file.to_str().unwrap()]);
+        server.administer(&["account", "create", "canary"]);
+        let log = server.log();
+        assert!(log.contains("a defect was met") && log.matches("request").count() >= 12, "{log}");
+        for personal in ["canary", "secret", "mp_live_", "mp_test_", "127.0.0.1", &live[8..], &test[8..]] {
+            assert!(!log.to_ascii_lowercase().contains(&personal.to_ascii_lowercase()), "{personal}: {log}");
+        }
+    }
+}

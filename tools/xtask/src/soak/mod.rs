@@ -6,6 +6,7 @@
 //! - `batches` (batches.rs): `kill -9` of a server that accepts and works on batches;
 //! - `outage` (outage.rs): the server can ask nobody, at eight points of its work;
 //! - `canary` (canary.rs): personal data is found nowhere, and nothing of it after its retention;
+//! - `slow` (slow.rs): thousands of connections that take their time, and one good client among them;
 //! - `fuzz` (fuzz/): malformed input to everything that reads what strangers write.
 //!
 //! Each has a small version with a fixed seed for `.ci/run`. docs/testing.md tells what each of them proves.
@@ -18,6 +19,7 @@ mod fuzz;
 mod hostile;
 pub mod http;
 mod outage;
+mod slow;
 pub mod world;
 
 use crate::interop::process;
@@ -70,6 +72,8 @@ enum Name {
     Outage,
     /// Addresses that are easy to find, through every flow: in no log, metric, error or file, and gone after the retention.
     Canary,
+    /// Thousands of connections that take their time: a good client among them hardly notices.
+    Slow,
     /// Malformed addresses, replies, DNS messages and dialogs.
     Fuzz,
 }
@@ -93,6 +97,7 @@ pub fn main(options: &Options) -> ExitCode {
         Name::Batches => batches::run(options),
         Name::Canary => canary::run(options),
         Name::Outage => outage::run(options),
+        Name::Slow => slow::run(options),
         Name::Fuzz => fuzz::run(options),
     });
     match outcome {
