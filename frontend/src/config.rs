@@ -26,6 +26,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// The data folder.
     pub data: PathBuf,
+    /// Where callers reach the API, as its description tells them.
+    pub public_url: Option<String>,
     /// Frontend threads; 0: one for every two cores.
     pub frontends: usize,
     /// Most connections at once, over all frontend threads.
@@ -73,6 +75,7 @@ impl Default for Config {
         Config {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
             data: default_data_folder(),
+            public_url: None,
             frontends: 0,
             connections: 10_000,
             connections_per_peer: 5_000,
@@ -161,6 +164,11 @@ impl Config {
             engine.spamtraps = read_spamtraps(path)?;
         }
         Ok(engine)
+    }
+
+    /// Where the description of the API says that the API is.
+    pub fn base_url(&self) -> &str {
+        self.public_url.as_deref().unwrap_or(api::openapi::HERE)
     }
 
     /// How many frontend threads to run.

@@ -298,11 +298,11 @@ fn render_refusal(refusal: &Refusal, note: &Note) -> Response<Full<Bytes>> {
     render(refusal.body.error.status(), &refusal.headers, body)
 }
 
-/// What every answer has. No answer of this API is for a cache: nearly all are somebody's own.
+/// What every answer has. Unless an answer says otherwise it is for no cache: nearly all are somebody's own.
 fn finish(mut response: Response<Full<Bytes>>, note: &Note) -> Response<Full<Bytes>> {
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     for (name, value) in note.standing.iter().flat_map(limit_headers) {
         // A refusal that has its own knows better which limit it is about.

@@ -3,7 +3,7 @@
 use crate::auth::Caller;
 use crate::rate_limit::Row;
 use crate::refusal::Refusal;
-use crate::routes::{account, batch, health, verify};
+use crate::routes::{account, batch, health, openapi, verify};
 use crate::worker::Worker;
 use bytes::Bytes;
 use std::borrow::Cow;
@@ -180,6 +180,15 @@ const ROUTES: &[Route] = &[
     },
     Route {
         method: Method::Get,
+        path: "/v1/openapi.json",
+        access: Access::Open,
+        safe: true,
+        limit: Limit::Unlimited,
+        feature: None,
+        handler: |call| Box::pin(openapi::show(call)),
+    },
+    Route {
+        method: Method::Get,
         path: "/livez",
         access: Access::Open,
         safe: true,
@@ -249,6 +258,27 @@ mod tests {
             }
             (got, _) => panic!("{method} {path}: {}", got.is_ok()),
         }
+    }
+
+    /// What is outside of `/v1` is for operators and no part of the contract.
+    #[test]
+    fn the_table_and_the_description_are_of_the_same_operations() {
+        let described = serde_json::to_value(api::openapi::document("/")).unwrap();
+        let mut expected = Vec::new();
+        for (path, item) in described["paths"].as_object().unwrap() {
+            for (method, operation) in item.as_object().unwrap() {
+                let open = operation.get("security").and_then(|it| it.as_array()).is_some_and(Vec::is_empty);
+                expected.push((path.clone(), method.to_ascii_uppercase(), open));
+            }
+        }
+        let mut table: Vec<(String, String, bool)> = ROUTES
+            .iter()
+            .filter(|route| route.path.starts_with("/v1/"))
+            .map(|route| (route.path.into(), route.method.as_str().into(), route.access == Access::Open))
+            .collect();
+        expected.sort();
+        table.sort();
+        assert_eq!(table, expected);
     }
 
     #[test]

@@ -38,4 +38,6 @@ pub struct Commons {
     pub in_progress: Arc<InProgress>,
     /// The way to the feeder of batches.
     pub door: Arc<Door>,
+    /// The description of the API.
+    pub description: Vec<u8>,
 }

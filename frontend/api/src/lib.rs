@@ -11,6 +11,7 @@ pub mod batch;
 pub mod detail;
 pub mod error;
 pub mod json;
+pub mod openapi;
 pub mod reason;
 pub mod request;
 pub mod verification;

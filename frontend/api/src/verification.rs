@@ -3,6 +3,7 @@
 use crate::{Detail, Mode, Reason};
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 use std::fmt;
+use utoipa::ToSchema;
 
 /// The result of a check.
 ///
@@ -43,7 +44,7 @@ pub struct FastFindings {
 }
 
 /// The checks of a fast check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Checks {
     /// A mail host of the domain was seen.
     pub mx: bool,

@@ -231,6 +231,8 @@ impl Crew<'_> {
             flights: Arc::default(),
             in_progress: Arc::default(),
             door: Arc::clone(door),
+            description: serde_json::to_vec(&api::openapi::document(self.config.base_url()))
+                .map_err(|error| Failure::failed(format!("cannot render the description: {error}")))?,
         });
         let common = Common {
             driver: self.choice.driver,

@@ -17,6 +17,7 @@ mod idempotency;
 mod lifecycle;
 mod limits;
 mod metrics;
+mod openapi;
 mod repeats;
 mod requests;
 mod scripted;

@@ -5,7 +5,7 @@ use crate::scripted::ASKED;
 use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -258,15 +258,28 @@ pub fn scripted(arguments: &[&str]) -> Output {
 fn finish(command: &mut Command) -> Output {
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // Read while it runs: what it prints may be more than a pipe holds.
+    let (stdout, stderr) = (drain(child.stdout.take().unwrap()), drain(child.stderr.take().unwrap()));
     let began = Instant::now();
-    while child.try_wait().unwrap().is_none() {
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
         if began.elapsed() > Duration::from_secs(30) {
             child.kill().unwrap();
             panic!("the command does not end");
         }
         std::thread::sleep(Duration::from_millis(5));
-    }
-    child.wait_with_output().unwrap()
+    };
+    Output { status, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() }
+}
+
+fn drain(mut pipe: impl Read + Send + 'static) -> std::thread::JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        pipe.read_to_end(&mut bytes).unwrap();
+        bytes
+    })
 }
 
 /// A GET request.
