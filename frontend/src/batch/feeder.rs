@@ -98,11 +98,10 @@ impl Feeder {
         self.receive(queue);
         queue.give_up(clock::now(), Instant::now());
         for _ in 0..LOADED_IN_A_TURN_MAX {
-            let Some(batch) = queue.to_load() else { break };
-            if let Err((batch, error)) = self.load(queue, batch) {
+            let Some(batch) = queue.to_load(clock::now()) else { break };
+            if let Err(error) = self.load(queue, batch) {
                 tracing::error!(batch = %batch.batch, "the rows of a batch could not be read: {error}");
-                queue.put_off_loading(batch);
-                return Pause::Short(STORE_PAUSE);
+                queue.put_off_loading(batch, clock::now());
             }
         }
         for _ in 0..ASKED_IN_A_TURN_MAX {
@@ -119,7 +118,7 @@ impl Feeder {
                 }
                 Err(error) => {
                     tracing::error!("the store could not be asked for an answer: {error}");
-                    queue.put_back(ticket);
+                    queue.failed(ticket, now);
                     return Pause::Short(STORE_PAUSE);
                 }
             }
@@ -128,11 +127,8 @@ impl Feeder {
     }
 
     /// Loads the rows of a batch that have no answer.
-    fn load(&self, queue: &mut Queue, batch: OpenBatch) -> Result<(), (OpenBatch, StoreError)> {
-        let open = match self.store.unanswered(batch.batch) {
-            Ok(open) => open,
-            Err(error) => return Err((batch, error)),
-        };
+    fn load(&self, queue: &mut Queue, batch: OpenBatch) -> Result<(), StoreError> {
+        let open = self.store.unanswered(batch.batch)?;
         let mut rows = Vec::with_capacity(open.len());
         for row in open {
             match Address::parse(&row.email) {

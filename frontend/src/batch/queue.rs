@@ -26,6 +26,8 @@ const TWIN_WAIT: u64 = 1_000;
 const RETRY_MIN: u64 = 1_000;
 /// The longest time between two tries in an outage.
 const OUTAGE_RETRY_MAX: u64 = 60_000;
+/// A batch whose rows cannot be read is put off so long.
+const UNREADABLE_WAIT: u64 = 60_000;
 /// The engine answers well before. This is for the day on which it does not.
 const UNDER_WAY_TIME_MAX: Duration = Duration::from_secs(900);
 const _: () = assert!(UNDER_WAY_TIME_MAX.as_secs() > BULK_PATIENCE.as_secs());
@@ -107,6 +109,8 @@ pub struct Queue {
     twins: HashSet<(AccountId, AddressHash)>,
     /// What is put off, by when it is ready again.
     later: BTreeMap<(UnixMs, u64), Question>,
+    /// Batches whose rows could not be read, by when it is tried again.
+    unreadable: BTreeMap<(UnixMs, BatchId), OpenBatch>,
     answers: Vec<RowAnswer>,
     loaded: usize,
     /// The next ticket, and what tells two questions apart that are put off to the same moment.
@@ -131,6 +135,7 @@ impl Queue {
             under_way: BTreeMap::new(),
             twins: HashSet::new(),
             later: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
             answers: Vec::new(),
             loaded: 0,
             next: 0,
@@ -150,7 +155,14 @@ impl Queue {
 
     /// The batch whose rows are to be loaded now, if there is room. It comes back by [`Queue::load`] or
     /// [`Queue::put_off_loading`].
-    pub fn to_load(&mut self) -> Option<OpenBatch> {
+    pub fn to_load(&mut self, now: UnixMs) -> Option<OpenBatch> {
+        while let Some(entry) = self.unreadable.first_entry()
+            && entry.key().0 <= now
+        {
+            let batch = entry.remove();
+            self.accounts.entry(batch.account).or_default().unloaded.push_back(batch);
+            self.take_place(batch.account);
+        }
         while self.loaded < LOADED_MAX {
             let id = self.loading.pop_front()?;
             let Some(account) = self.accounts.get_mut(&id) else { continue };
@@ -194,11 +206,10 @@ impl Queue {
         self.take_place(batch.account);
     }
 
-    /// The rows of a batch could not be read: it is the next of its account again.
-    pub fn put_off_loading(&mut self, batch: OpenBatch) {
-        let account = batch.account;
-        self.accounts.entry(account).or_default().unloaded.push_front(batch);
-        self.take_place(account);
+    /// The rows of a batch could not be read: no other batch waits for that.
+    pub fn put_off_loading(&mut self, batch: OpenBatch, now: UnixMs) {
+        self.unreadable.insert((now.saturating_add(UNREADABLE_WAIT), batch.batch), batch);
+        self.take_place(batch.account);
     }
 
     /// The next question; from this moment on it is under way.

@@ -35,7 +35,7 @@ fn row(index: u32, local: &str) -> Row {
 /// Takes up and loads a batch with these local parts.
 fn load(queue: &mut Queue, open: OpenBatch, locals: &[&str]) {
     queue.add(open);
-    assert_eq!(queue.to_load(), Some(open));
+    assert_eq!(queue.to_load(BORN), Some(open));
     queue.load(&open, (0..).zip(locals).map(|(index, local)| row(index, local)).collect());
 }
 
@@ -131,19 +131,34 @@ fn a_batch_is_taken_up_once() {
     let open = batch(1, 1, 1);
     queue.add(open);
     queue.add(open);
-    assert_eq!((queue.to_load(), queue.to_load()), (Some(open), None));
-    queue.put_off_loading(open);
-    assert_eq!(queue.to_load(), Some(open));
+    assert_eq!((queue.to_load(BORN), queue.to_load(BORN)), (Some(open), None));
     queue.load(&open, vec![row(0, "a")]);
     queue.add(open);
-    assert_eq!(queue.to_load(), None);
+    assert_eq!(queue.to_load(BORN), None);
     let ticket = hand_out(&mut queue, BORN)[0].0;
     queue.found(ticket, Reason::CatchAll, None, BORN);
     // Only now it is told of it: nothing is left to do.
     queue.add(open);
-    assert_eq!(queue.to_load(), Some(open));
+    assert_eq!(queue.to_load(BORN), Some(open));
     queue.load(&open, Vec::new());
     assert!(queue.is_empty() && queue.accounts.is_empty());
+}
+
+#[test]
+fn nobody_waits_for_a_batch_that_cannot_be_read() {
+    let mut queue = queue(10);
+    let (bad, good) = (batch(1, 1, 1), batch(1, 2, 1));
+    queue.add(bad);
+    assert_eq!(queue.to_load(BORN), Some(bad));
+    queue.put_off_loading(bad, BORN);
+    assert!(!queue.is_empty());
+    load(&mut queue, good, &["a"]);
+    assert_eq!(locals(&hand_out(&mut queue, BORN)), ["a"]);
+    queue.add(bad);
+    assert_eq!(queue.to_load(BORN + UNREADABLE_WAIT - 1), None);
+    assert_eq!(queue.to_load(BORN + UNREADABLE_WAIT), Some(bad));
+    queue.load(&bad, vec![row(0, "b")]);
+    assert_eq!(locals(&hand_out(&mut queue, BORN)), ["b"]);
 }
 
 #[test]
@@ -264,13 +279,13 @@ fn rows_are_loaded_only_while_few_are_ready() {
     }
     queue.add(batch(2, 9, 200));
     for (account, number) in [(1, 0), (2, 9)] {
-        let open = queue.to_load().unwrap();
+        let open = queue.to_load(BORN).unwrap();
         assert_eq!((open.account, open.batch), (super::tests::account(account), BatchId::new(1, number)));
         queue.load(&open, rows());
     }
-    assert_eq!(queue.to_load(), None, "both accounts have enough to ask about");
+    assert_eq!(queue.to_load(BORN), None, "both accounts have enough to ask about");
     assert!(queue.next(BORN, Instant::now()).is_some());
-    assert_eq!(queue.to_load().map(|open| open.batch), Some(BatchId::new(1, 1)));
+    assert_eq!(queue.to_load(BORN).map(|open| open.batch), Some(BatchId::new(1, 1)));
 }
 
 #[test]
@@ -282,7 +297,7 @@ fn memory_is_bounded_however_many_are_put_off() {
         }
     }
     let mut number = 0;
-    while let Some(open) = queue.to_load() {
+    while let Some(open) = queue.to_load(BORN) {
         let rows = (0..200).map(|index| {
             number += 1;
             row(index, &format!("r{number}"))
@@ -298,7 +313,7 @@ fn memory_is_bounded_however_many_are_put_off() {
     let now = BORN + 60 * SECOND;
     let ticket = queue.next(now, Instant::now()).unwrap().0;
     queue.found(ticket, Reason::CatchAll, None, now);
-    assert_eq!(queue.to_load(), None, "its account has plenty ready again");
+    assert_eq!(queue.to_load(BORN), None, "its account has plenty ready again");
 }
 
 #[test]
@@ -318,9 +333,9 @@ fn any_course_of_events_answers_every_row_once() {
                 expected.extend((0..open.total).map(|index| (open.batch, index)));
                 queue.add(open);
             }
-            if let Some(open) = queue.to_load() {
+            if let Some(open) = queue.to_load(now) {
                 if random.u8(..) < 30 {
-                    queue.put_off_loading(open);
+                    queue.put_off_loading(open, now);
                 } else {
                     let locals = ["a", "b", "c", "d", "e"];
                     let rows = (0..open.total).map(|index| row(index, locals[random.usize(..5)]));
