@@ -32,6 +32,12 @@ pub struct Config {
     pub frontends: usize,
     /// Most connections at once, over all frontend threads.
     pub connections: usize,
+    /// Most of them from one peer; 0: no limit.
+    pub connections_per_peer: usize,
+    /// The certificate for HTTPS; without one the API is served in the clear.
+    pub tls_cert: Option<PathBuf>,
+    /// Its key.
+    pub tls_key: Option<PathBuf>,
     /// Where metrics are served, if anywhere.
     pub metrics: Option<SocketAddr>,
     /// The form of log lines.
@@ -72,6 +78,9 @@ impl Default for Config {
             public_url: None,
             frontends: 0,
             connections: 10_000,
+            connections_per_peer: 5_000,
+            tls_cert: None,
+            tls_key: None,
             metrics: None,
             log: LogFormat::Text,
             reuse_verdicts: true,

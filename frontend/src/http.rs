@@ -11,14 +11,15 @@ mod meter;
 mod pulse;
 
 use crate::auth::{self, AuthError, Caller};
-use crate::gate::Place;
-use crate::metrics::Answered;
+use crate::gate::{Parting, Place};
+use crate::metrics::{Answered, count};
 use crate::rate_limit::Standing;
 use crate::refusal::{Refusal, limit_headers};
 use crate::router::{self, Access, Call, Method, Reply, Route};
 use crate::routes::verify::full::PROBE_TIME_MAX;
 use crate::store::id::random_bits;
 use crate::survive::survive;
+use crate::tls::{Tls, TlsStream};
 use crate::worker::Worker;
 use crate::{clock, store::KeyId};
 use api::ErrorCode;
@@ -31,9 +32,10 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use meter::Counter;
 use monoio::io::IntoPollIo;
+use monoio::io::poll_io::{AsyncRead, AsyncWrite};
 use monoio::net::TcpStream;
 use monoio_compat::hyper::{MonoioIo, MonoioTimer};
-use pulse::{Pulse, Watch, Watched};
+use pulse::{Patience, Pulse, Watch, Watched};
 use std::borrow::Cow;
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -53,6 +55,8 @@ const HEAD_BYTES_MAX: usize = 32 * 1024;
 pub const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
 /// For an idle connection to send its next request: longer than the minute for which proxies keep theirs.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(75);
+/// For the caller to take an answer. More than a slow line needs for the largest one.
+const WRITE_TIME_MAX: Duration = Duration::from_secs(20);
 const BODY_TIME_MAX: Duration = Duration::from_secs(10);
 const REFUSED_BODY_TIME_MAX: Duration = Duration::from_secs(2);
 /// From the head to the answer. More than all of its parts together.
@@ -64,13 +68,26 @@ const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Serves one connection to its end, or until it is time to go.
-pub async fn serve(stream: TcpStream, worker: Rc<Worker>, place: Place) {
+pub async fn serve(stream: TcpStream, worker: Rc<Worker>, place: Place, tls: Option<&Tls>) {
     let Ok(stream) = stream.into_poll_io() else { return };
-    let pulse = Pulse::new();
-    let mut watch = Watch::new(Rc::clone(&pulse), HEAD_TIME_MAX);
+    match tls.map(Tls::accept) {
+        None => converse(stream, worker, place).await,
+        Some(Ok(connection)) => converse(TlsStream::new(stream, connection), worker, place).await,
+        Some(Err(error)) => tracing::error!("no TLS for a connection: {error}"),
+    }
+}
+
+async fn converse<S>(stream: S, worker: Rc<Worker>, place: Place)
+where
+    S: AsyncRead + AsyncWrite + Unpin + 'static,
+{
+    let tally = Arc::clone(&worker.tally);
+    let pulse = Pulse::new(place);
+    let mut watch = Watch::new(Rc::clone(&pulse), Patience { head: HEAD_TIME_MAX, write: WRITE_TIME_MAX });
     let stream = MonoioIo::new(Watched::new(stream, Rc::clone(&pulse)));
+    let of_service = Rc::clone(&pulse);
     let service = service_fn(move |request| {
-        let (worker, pulse) = (Rc::clone(&worker), Rc::clone(&pulse));
+        let (worker, pulse) = (Rc::clone(&worker), Rc::clone(&of_service));
         async move {
             pulse.busy();
             let response = respond(request, worker).await;
@@ -88,14 +105,22 @@ pub async fn serve(stream: TcpStream, worker: Rc<Worker>, place: Place) {
     );
     let mut told = false;
     let ended = poll_fn(|cx| {
-        if !told && place.draining(cx) {
+        let parting = if told { None } else { pulse.place.parting(cx) };
+        if let Some(why) = parting {
             told = true;
             connection.as_mut().graceful_shutdown();
+            if why == Parting::GivesWay {
+                count(&tally.gave_way);
+            }
         }
-        match Pin::new(&mut connection).poll(cx) {
-            Poll::Ready(_) => Poll::Ready(()),
-            Poll::Pending => watch.poll(cx),
+        if Pin::new(&mut connection).poll(cx).is_ready() {
+            return Poll::Ready(());
         }
+        let cut_off = watch.poll(cx);
+        if cut_off.is_ready() {
+            count(&tally.too_slow);
+        }
+        cut_off
     });
     // How a connection ends is the peer's business: it hangs up, times out or talks no HTTP.
     let _ = survive(ended).await;

@@ -18,13 +18,15 @@ use crate::limiter::{Keeper, Limiter};
 use crate::listen::Listeners;
 use crate::metrics::Metrics;
 use crate::metrics::endpoint::Endpoint;
+use crate::peers::Peers;
 use crate::runtime::{self, Choice};
 use crate::server::{Common, Station};
 use crate::status::{Phase, Status};
 use crate::store::{RedbStore, Store, StoreOptions};
 use crate::survive::log_panics;
+use crate::tls::Tls;
 use crate::worker::Commons;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use socket2::SockRef;
 use std::io::{self, IsTerminal, Write};
@@ -81,7 +83,8 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
         );
     }
     let (events, inbox) = channel();
-    watch_signals(events.clone())?;
+    let tls = load_tls(&config)?;
+    watch_signals(events.clone(), tls.clone())?;
     let choice = runtime::choose(config.engine.driver).map_err(Failure::failed)?;
     // Before the store: a port that is taken leaves no data folder behind. Who connects now waits to be accepted.
     let listeners = Listeners::open(config.listen, config.frontend_threads()).map_err(Failure::failed)?;
@@ -127,6 +130,7 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
         limiter: &limiter,
         metrics: &metrics,
         events: &events,
+        tls: &tls,
     };
     crew.start_feeder(&door)?;
     let threads = crew.start_frontends(listeners, &door, &status)?;
@@ -148,13 +152,36 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     outcome
 }
 
-fn watch_signals(events: Sender<Event>) -> Result<(), Failure> {
+/// The certificate, where the API is to be served under TLS.
+fn load_tls(config: &Config) -> Result<Option<Arc<Tls>>, Failure> {
+    match (&config.tls_cert, &config.tls_key) {
+        (None, None) => Ok(None),
+        (Some(certificate), Some(key)) => {
+            let tls = Tls::load(certificate.clone(), key.clone()).map_err(Failure::failed)?;
+            Ok(Some(Arc::new(tls)))
+        }
+        (Some(_), None) => Err(Failure::usage("--tls-cert: give the certificate's key too, with --tls-key")),
+        (None, Some(_)) => Err(Failure::usage("--tls-key: give the key's certificate too, with --tls-cert")),
+    }
+}
+
+/// SIGTERM and SIGINT end the server; with TLS, SIGHUP reads the certificate again.
+fn watch_signals(events: Sender<Event>, tls: Option<Arc<Tls>>) -> Result<(), Failure> {
     let cannot = |error: io::Error| Failure::failed(format!("cannot watch for signals: {error}"));
     let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(cannot)?;
+    if tls.is_some() {
+        signals.add_signal(SIGHUP).map_err(cannot)?;
+    }
     let watch = move || {
-        for _ in signals.forever() {
-            // Nobody listens any more once the server is about to end anyway.
-            let _ = events.send(Event::Signal);
+        for signal in signals.forever() {
+            match &tls {
+                Some(tls) if signal == SIGHUP => match tls.reload() {
+                    Ok(()) => tracing::info!("the certificate was read again"),
+                    Err(why) => tracing::warn!("the certificate stays as it was: {why}"),
+                },
+                // Nobody listens any more once the server is about to end anyway.
+                _ => drop(events.send(Event::Signal)),
+            }
         }
     };
     thread::Builder::new().name("signals".into()).spawn(watch).map(drop).map_err(cannot)
@@ -169,6 +196,7 @@ struct Crew<'s> {
     limiter: &'s Arc<Limiter>,
     metrics: &'s Metrics,
     events: &'s Sender<Event>,
+    tls: &'s Option<Arc<Tls>>,
 }
 
 impl Crew<'_> {
@@ -185,6 +213,7 @@ impl Crew<'_> {
             store: Arc::clone(self.store),
             door: Arc::clone(door),
             limits: Limits { under_way_max: room, ..self.config.batch },
+            tally: self.metrics.tally_of_batches(),
         };
         self.start("batches".into(), || feeder.run())
     }
@@ -212,6 +241,8 @@ impl Crew<'_> {
             status: Arc::clone(status),
             commons,
             connections: self.config.connections.div_ceil(count),
+            peers: Peers::new(self.config.connections_per_peer),
+            tls: self.tls.clone(),
         };
         let mut threads = Vec::with_capacity(count);
         for (number, listener) in listeners.sockets.into_iter().enumerate() {
@@ -280,7 +311,8 @@ fn announce(config: &Config, choice: &Choice, engine: &dyn Backend, address: &st
     writeln!(output, "frontend: monoio on {} ({}), threads: {threads}", choice.driver.name(), choice.why)?;
     writeln!(output, "engine: {}", engine.describe())?;
     writeln!(output, "data: {}", config.data.display())?;
-    writeln!(output, "listening on http://{address}")?;
+    let scheme = if config.tls_cert.is_some() { "https" } else { "http" };
+    writeln!(output, "listening on {scheme}://{address}")?;
     Ok(output.flush()?)
 }
 

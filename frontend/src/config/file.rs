@@ -12,7 +12,7 @@ use toml::de::{DeTable, DeValue};
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Settings whose value is a path: in the file it is relative to the file's folder.
-const PATHS: [&str; 2] = ["data", "spamtraps"];
+const PATHS: [&str; 4] = ["data", "spamtraps", "tls_cert", "tls_key"];
 
 /// A key and its value, with their places.
 pub type Entry<'t, 'i> = (&'t Spanned<std::borrow::Cow<'i, str>>, &'t Spanned<DeValue<'i>>);

@@ -109,6 +109,33 @@ pub const SETTINGS: &[Setting] = &[
         show: |config| integer(config.connections),
     },
     Setting {
+        key: "connections_per_peer",
+        value_name: "N",
+        help: "most of them from one address (of IPv6: from one /64 network); 0: no limit, as behind a proxy",
+        scope: Scope::Server,
+        many: false,
+        set: |config, given| put(&mut config.connections_per_peer, number(one(given), 0, 1_000_000)),
+        show: |config| integer(config.connections_per_peer),
+    },
+    Setting {
+        key: "tls_cert",
+        value_name: "FILE",
+        help: "certificate for HTTPS, with its chain, in PEM; read again on SIGHUP; default: HTTP",
+        scope: Scope::Server,
+        many: false,
+        set: |config, given| put(&mut config.tls_cert, path(one(given)).map(Some)),
+        show: |config| config.tls_cert.as_ref().and_then(|path| text(path.display())),
+    },
+    Setting {
+        key: "tls_key",
+        value_name: "FILE",
+        help: "its private key, in PEM",
+        scope: Scope::Server,
+        many: false,
+        set: |config, given| put(&mut config.tls_key, path(one(given)).map(Some)),
+        show: |config| config.tls_key.as_ref().and_then(|path| text(path.display())),
+    },
+    Setting {
         key: "metrics",
         value_name: "ADDR",
         help: "where metrics for Prometheus are served at /metrics: IP:PORT, best on loopback; default: nowhere",
@@ -379,7 +406,8 @@ mod tests {
         let config = Config::default();
         for (i, setting) in SETTINGS.iter().enumerate() {
             assert!(SETTINGS[..i].iter().all(|other| other.key != setting.key), "{}", setting.key);
-            let absent = ["public_url", "metrics", "spamtraps", "ehlo", "mail_from"].contains(&setting.key);
+            let absent = ["tls_cert", "tls_key", "public_url", "metrics", "spamtraps", "ehlo", "mail_from"]
+                .contains(&setting.key);
             assert_eq!((setting.show)(&config).is_none(), absent, "{}", setting.key);
         }
     }

@@ -23,6 +23,8 @@ mod error;
 mod folder;
 pub mod id;
 mod index;
+#[cfg(test)]
+mod index_check;
 mod ledger;
 mod limits;
 mod migrations;
@@ -31,6 +33,8 @@ mod purge;
 mod reason;
 mod redb;
 mod results;
+#[cfg(test)]
+mod retention;
 mod row;
 mod sweep;
 mod tables;

@@ -102,6 +102,11 @@ impl RedbStore {
         RedbStore::start(database, vault, path, plans, now)
     }
 
+    #[cfg(test)]
+    pub(super) fn database(&self) -> &Database {
+        &self.database
+    }
+
     fn start(
         database: Database,
         vault: Arc<Vault>,

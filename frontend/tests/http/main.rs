@@ -23,6 +23,7 @@ mod requests;
 mod scripted;
 mod server;
 mod test_mode;
+mod tls;
 
 /// No test: with the variable set this program is the server that the tests start.
 #[test]

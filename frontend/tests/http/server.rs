@@ -3,9 +3,10 @@
 use crate::client::{Answer, Connection};
 use crate::scripted::ASKED;
 use serde_json::Value;
+use socket2::{Domain, Socket, Type};
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -138,6 +139,22 @@ impl Server {
         Connection::open(self.address)
     }
 
+    /// A connection from another address of loopback.
+    pub fn connect_from(&self, source: [u8; 4]) -> Connection {
+        let socket = tcp();
+        socket.bind(&SocketAddr::from((source, 0)).into()).unwrap();
+        socket.connect(&self.address.into()).unwrap();
+        Connection::over(TcpStream::from(socket))
+    }
+
+    /// A connection whose client takes little at a time.
+    pub fn connect_with_small_buffers(&self) -> Connection {
+        let socket = tcp();
+        socket.set_recv_buffer_size(4096).unwrap();
+        socket.connect(&self.address.into()).unwrap();
+        Connection::over(TcpStream::from(socket))
+    }
+
     /// One request on a connection of its own.
     pub fn send(&self, request: impl AsRef<[u8]>) -> Answer {
         let mut connection = self.connect();
@@ -205,6 +222,12 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn tcp() -> Socket {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    socket
 }
 
 /// Runs the real binary to its end, without the caller's environment.

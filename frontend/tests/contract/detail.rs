@@ -1,0 +1,196 @@
+//! `detail=full`: the Detail object, its flags and its dns.
+
+use crate::accounts::{verified, verify_by_get};
+use crate::client::post;
+use crate::shapes;
+use crate::world::{address, domain, mailbox, shared};
+use serde_json::{Value, json};
+
+fn flags(free: bool, role: bool, disposable: bool, catch_all: bool, exists: Option<bool>) -> Value {
+    json!({
+        "free_email": free,
+        "role_account": role,
+        "disposable": disposable,
+        "catch_all": catch_all,
+        "mailbox_exists": exists,
+    })
+}
+
+#[track_caller]
+fn detail(asked: &str) -> Value {
+    let detail = shared().account("free").detail(asked);
+    shapes::detail(&detail);
+    detail
+}
+
+#[test]
+fn flags_say_what_is_known_of_the_address() {
+    for (asked, expected) in [
+        (mailbox(), flags(false, false, false, false, Some(true))),
+        (format!("info@{}", domain()), flags(false, true, false, false, Some(true))),
+        (address("nobody", "ok.example"), flags(false, false, false, false, Some(false))),
+        (address("user", "catchall.example"), flags(false, false, false, true, None)),
+        (address("user", "mailinator.com"), flags(false, false, true, false, None)),
+        (address("user", "gmail.com"), flags(true, false, false, false, Some(true))),
+        (address("later", "ok.example"), flags(false, false, false, false, None)),
+    ] {
+        let got = detail(&asked);
+        let mut given = got["flags"].clone();
+        // It may be absent, and is null then.
+        let exists = given["mailbox_exists"].take();
+        given["mailbox_exists"] = exists;
+        if asked.contains("mailinator") {
+            // Whether a list of free providers has a disposable one is its maker's choice.
+            given["free_email"] = json!(false);
+        }
+        assert_eq!(given, expected, "{asked}");
+    }
+}
+
+#[test]
+fn dns_of_a_domain_that_has_everything() {
+    let dns = detail(&mailbox())["dns"].clone();
+    let mut hosts: Vec<&str> =
+        dns["mx_hosts"].as_array().unwrap().iter().map(|host| host.as_str().unwrap()).collect();
+    hosts.sort_unstable();
+    assert_eq!(hosts, ["mx1.ok.example", "mx2.ok.example"]);
+    assert_eq!(dns["mx"], true);
+    assert_eq!(dns["spf"], true);
+    assert_eq!(dns["dmarc_policy"], "reject");
+    assert_eq!(dns["dkim_selectors"], json!(["google"]));
+    assert_eq!(dns["bimi"], true);
+    assert_eq!(dns["ptr"], true);
+}
+
+#[test]
+fn dns_of_a_domain_that_has_an_mx_alone() {
+    let dns = detail(&address("user", "plain.example"))["dns"].clone();
+    let expected = json!({
+        "mx": true,
+        "mx_hosts": ["mx.plain-host.example"],
+        "spf": false,
+        "dmarc_policy": null,
+        "dkim_selectors": [],
+        "bimi": false,
+        "ptr": false,
+    });
+    assert_eq!(dns, expected);
+}
+
+#[test]
+fn dmarc_policy_is_one_of_three_or_null() {
+    for (domain, policy) in [
+        ("ok.example", json!("reject")),
+        ("dmarc-none.example", json!("none")),
+        ("dmarc-quarantine.example", json!("quarantine")),
+        ("plain.example", Value::Null),
+    ] {
+        assert_eq!(detail(&address("user", domain))["dns"]["dmarc_policy"], policy, "{domain}");
+    }
+}
+
+#[test]
+fn dns_that_could_not_be_read_leaves_nulls() {
+    let account = shared().account("free");
+    let call = post("/v1/verify", &json!({ "email": address("user", "servfail.example"), "detail": "full" }));
+    let result = verified(&account.call(call));
+    assert_eq!((&result["reason"], &result["deliverable"]), (&json!("unverifiable"), &json!(false)));
+    for name in ["grade", "score", "inbox_provider", "dns"] {
+        assert_eq!(result["detail"][name], Value::Null, "{name}");
+    }
+    assert_eq!(result["detail"]["flags"]["mailbox_exists"], Value::Null);
+}
+
+#[test]
+fn score_and_grade_agree_and_rank_a_mailbox_above_none() {
+    let good = detail(&mailbox());
+    let bad = detail(&address("nobody", "plain.example"));
+    // That a grade is the one of its score is checked with every answer.
+    let score = |detail: &Value| detail["score"].as_u64().unwrap_or_else(|| panic!("{detail}"));
+    assert!(score(&good) > score(&bad), "{good} {bad}");
+    assert!(score(&good) > score(&detail(&address("user", "catchall.example"))));
+}
+
+#[test]
+fn inbox_provider_is_told_by_the_mx_hosts() {
+    let account = shared().account("free");
+    for slug in [
+        "google",
+        "microsoft",
+        "yahoo",
+        "icloud",
+        "zoho",
+        "proton",
+        "fastmail",
+        "yandex",
+        "mailru",
+        "gmx",
+        "qq",
+        "netease",
+        "proofpoint",
+        "mimecast",
+        "barracuda",
+        "cisco",
+    ] {
+        let got = account.detail(&address("user", &format!("at-{slug}.example")));
+        assert_eq!(got["inbox_provider"], slug, "{got}");
+    }
+    assert_eq!(account.detail(&mailbox())["inbox_provider"], "other");
+}
+
+#[test]
+fn it_is_there_only_when_asked_for() {
+    let account = shared().account("free");
+    assert!(account.verify(&mailbox()).get("detail").is_none());
+    assert!(verified(&account.call(verify_by_get(&mailbox(), "&detail=full"))).get("detail").is_some());
+}
+
+#[test]
+fn it_is_absent_with_invalid_syntax() {
+    let account = shared().account("free");
+    assert!(verified(&account.call(verify_by_get("nobody", "&detail=full"))).get("detail").is_none());
+}
+
+#[test]
+fn it_is_not_available_for_test_keys() {
+    let account = shared().account("free");
+    let call = verify_by_get("deliverable@ok.example", "&detail=full").key(account.test());
+    assert!(verified(&account.server.call(&call)).get("detail").is_none());
+}
+
+#[test]
+fn it_is_not_available_for_batches() {
+    let account = shared().account("free");
+    // That rows have none is checked with every batch.
+    let call = post("/v1/verify/batch?detail=full", &json!({ "emails": [mailbox()], "detail": "full" }));
+    let answer = account.call(call);
+    if answer.status == 202 {
+        account.finish(answer.json()["batch_id"].as_str().unwrap());
+    }
+}
+
+#[test]
+fn it_is_returned_on_free_repeats_also_where_the_first_call_did_not_ask() {
+    let account = shared().account("free");
+    let asked = mailbox();
+    account.verify(&asked);
+    for _ in 0..2 {
+        let call = verify_by_get(&asked, "&detail=full");
+        let result = verified(&account.call(call));
+        assert_eq!((&result["cached"], &result["credits_remaining"]), (&json!(true), &Value::Null));
+        assert_eq!(result["detail"]["flags"], flags(false, false, false, false, Some(true)));
+        assert_eq!(result["detail"]["dns"]["spf"], true);
+    }
+    assert_eq!(account.credits(), 99);
+}
+
+#[test]
+fn it_is_returned_at_0_credits_for_a_repeat() {
+    let account = shared().account("none");
+    account.grant(1);
+    let asked = mailbox();
+    account.verify(&asked);
+    let result = verified(&account.call(verify_by_get(&asked, "&detail=full")));
+    assert_eq!(result["cached"], true);
+    assert_eq!(result["detail"]["dns"]["mx"], true);
+}

@@ -1,0 +1,77 @@
+//! Headers of answers. Those of rate limits stand in `rate_limits`.
+
+use crate::accounts::{addresses, batch, fast, verify, verify_by_get};
+use crate::client::{Answer, get, post};
+use crate::world::{mailbox, shared};
+use serde_json::json;
+
+fn answers() -> Vec<Answer> {
+    let account = shared().account("free");
+    let id = account.start(&addresses(1))["batch_id"].as_str().unwrap().to_owned();
+    vec![
+        account.call(verify(&mailbox())),
+        account.call(verify_by_get(&mailbox(), "&detail=full")),
+        account.call(fast(&mailbox())),
+        account.call(verify("nobody")),
+        account.call(batch(&addresses(1))),
+        account.call(get(format!("/v1/verify/batch/{id}"))),
+        account.call(get("/v1/account")),
+        account.call(post("/v1/verify", &json!({}))),
+        account.call(batch(&["nobody".into()])),
+        account.call(batch(&addresses(101))),
+        account.call(get("/v1/verify/batch/unknown")),
+    ]
+}
+
+#[test]
+fn every_authenticated_answer_is_no_store() {
+    for answer in answers() {
+        assert_eq!(answer.header("cache-control"), Some("no-store"), "{answer:?}");
+    }
+}
+
+#[test]
+fn every_answer_has_a_request_id_of_its_own() {
+    let ids: Vec<String> =
+        answers().iter().map(|answer| answer.header("x-request-id").unwrap().to_owned()).collect();
+    let distinct: std::collections::BTreeSet<&String> = ids.iter().collect();
+    assert_eq!(distinct.len(), ids.len());
+    for call in [get("/v1/nowhere"), get("/v1/account"), get("/v1/openapi.json")] {
+        assert!(shared().call(&call).header("x-request-id").is_some());
+    }
+}
+
+#[test]
+fn a_request_id_of_1_to_64_plain_characters_is_echoed() {
+    for id in ["a", "A-1_b.c", &"x".repeat(64)] {
+        for call in [get("/v1/account"), get("/v1/nowhere"), get("/v1/openapi.json")] {
+            assert_eq!(shared().call(&call.header("X-Request-Id", id)).header("x-request-id"), Some(id));
+        }
+    }
+}
+
+#[test]
+fn any_other_request_id_is_replaced() {
+    for id in ["", "a b", "a@ok.example", "a/b", "a;b", "é", &"x".repeat(65)] {
+        let answer = shared().call(&get("/v1/account").header("X-Request-Id", id));
+        let made = answer.header("x-request-id").unwrap();
+        let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        assert!(made != id && (1..=64).contains(&made.len()) && made.chars().all(plain), "{id:?} {made:?}");
+    }
+}
+
+#[test]
+fn www_authenticate_stands_on_401_and_nowhere_else() {
+    for answer in answers() {
+        assert_eq!(answer.header("www-authenticate"), None, "{answer:?}");
+    }
+    let answer = shared().call(&get("/v1/account"));
+    assert_eq!(answer.header("www-authenticate"), Some("Bearer realm=\"mailprobe\""));
+}
+
+#[test]
+fn idempotent_replayed_stands_on_replays_and_nowhere_else() {
+    for answer in answers() {
+        assert_eq!(answer.header("idempotent-replayed"), None, "{answer:?}");
+    }
+}

@@ -1,0 +1,144 @@
+//! `Idempotency-Key`. What happens after 24 hours stands in `time`, and after a restart in `crash`.
+
+use crate::accounts::{Account, addresses, batch, created, verify};
+use crate::client::{Answer, Call, post};
+use crate::world::shared;
+use serde_json::json;
+
+const KEY: &str = "Idempotency-Key";
+
+#[track_caller]
+fn assert_replay(again: &Answer, first: &Answer) {
+    assert_eq!(again.header("idempotent-replayed"), Some("true"), "{again:?}");
+    assert_eq!((again.status, again.json()), (202, first.json()));
+}
+
+fn first(account: &Account<'_>, call: &Call) -> Answer {
+    let answer = account.call(call.clone());
+    created(&answer);
+    assert_eq!(answer.header("idempotent-replayed"), None);
+    answer
+}
+
+#[test]
+fn the_same_key_with_the_same_body_gives_the_first_response_again() {
+    let account = shared().account("free");
+    let call = batch(&addresses(2)).header(KEY, "once");
+    let made = first(&account, &call);
+    account.verify(&crate::world::mailbox());
+    for _ in 0..2 {
+        assert_replay(&account.call(call.clone()), &made);
+    }
+    assert_eq!(account.credits(), 97, "charged once");
+}
+
+#[test]
+fn a_replay_after_completion_is_still_the_first_response() {
+    let account = shared().account("free");
+    let call = batch(&addresses(1)).header(KEY, "k");
+    let made = first(&account, &call);
+    account.finish(made.json()["batch_id"].as_str().unwrap());
+    assert_replay(&account.call(call), &made);
+}
+
+#[test]
+fn bodies_are_compared_as_json_and_not_as_bytes() {
+    let account = shared().account("free");
+    let emails = addresses(2);
+    let with_body = |body: String| post("/v1/verify/batch", &json!({})).header(KEY, "json").bytes(body);
+    let made = first(
+        &account,
+        &with_body(format!("{{\"emails\":[\"{}\",\"{}\"],\"name\":\"é\"}}", emails[0], emails[1])),
+    );
+    let spaced =
+        format!(" {{ \"name\" : \"\\u00e9\",\n \"emails\": [ \"{}\", \"{}\" ] }} ", emails[0], emails[1]);
+    assert_replay(&account.call(with_body(spaced)), &made);
+}
+
+#[test]
+fn the_same_key_with_another_body_is_refused() {
+    let account = shared().account("free");
+    let emails = addresses(2);
+    let made = first(&account, &batch(&emails).header(KEY, "k"));
+    let reversed: Vec<String> = emails.iter().rev().cloned().collect();
+    for body in [
+        json!({ "emails": addresses(2) }),
+        json!({ "emails": emails[..1] }),
+        json!({ "emails": reversed }),
+        json!({ "emails": emails, "name": "other" }),
+    ] {
+        let answer = account.call(post("/v1/verify/batch", &body).header(KEY, "k"));
+        answer.assert_refused(422, "idempotency_key_reused");
+    }
+    assert_eq!(account.credits(), 98);
+    assert_replay(&account.call(batch(&emails).header(KEY, "k")), &made);
+}
+
+#[test]
+fn other_keys_and_no_key_make_other_batches() {
+    let account = shared().account("free");
+    let call = batch(&addresses(1));
+    let ids: Vec<_> = [Some("a"), Some("b"), Some("A"), None, None]
+        .iter()
+        .map(|key| {
+            let call = key.map_or(call.clone(), |key| call.clone().header(KEY, key));
+            first(&account, &call).json()["batch_id"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    let distinct: std::collections::BTreeSet<&String> = ids.iter().collect();
+    assert_eq!(distinct.len(), 5);
+    assert_eq!(account.credits(), 95);
+}
+
+#[test]
+fn keys_are_scoped_to_the_account() {
+    let (one, other) = (shared().account("free"), shared().account("free"));
+    let emails = addresses(1);
+    first(&one, &batch(&emails).header(KEY, "mine"));
+    first(&other, &batch(&addresses(2)).header(KEY, "mine"));
+    let key = one.another_key();
+    let again = one.server.call(&batch(&emails).header(KEY, "mine").key(&key));
+    assert_eq!(again.header("idempotent-replayed"), Some("true"), "and not to the API key");
+}
+
+#[test]
+fn a_key_takes_up_to_255_characters() {
+    let account = shared().account("free");
+    first(&account, &batch(&addresses(1)).header(KEY, &"k".repeat(255)));
+    account.call(batch(&addresses(1)).header(KEY, &"k".repeat(256))).assert_refused(400, "invalid_request");
+    assert_eq!(account.credits(), 99);
+}
+
+#[test]
+fn after_a_refusal_the_same_key_may_be_used_again() {
+    let account = shared().account("five");
+    let wrong = batch(&["nobody".to_owned()]).header(KEY, "k");
+    account.call(wrong).assert_refused(400, "invalid_emails");
+    let many = batch(&addresses(6)).header(KEY, "k");
+    account.call(many.clone()).assert_refused(402, "insufficient_credits");
+    first(&account, &batch(&addresses(1)).header(KEY, "k"));
+    account.call(many).assert_refused(422, "idempotency_key_reused");
+}
+
+#[test]
+fn a_replay_is_answered_without_credits_and_without_a_subscription() {
+    let account = shared().account("none");
+    account.grant(2);
+    let call = batch(&addresses(2)).header(KEY, "k");
+    let made = first(&account, &call);
+    assert_eq!(account.credits(), 0);
+    assert_replay(&account.call(call.clone()), &made);
+    account.set_status("paused");
+    assert_replay(&account.call(call), &made);
+    account.call(batch(&addresses(2)).header(KEY, "other")).assert_refused(402, "subscription_inactive");
+}
+
+#[test]
+fn other_endpoints_take_no_notice() {
+    let account = shared().account("free");
+    let call = |email: &str| verify(email).header(KEY, "k");
+    for left in [99, 98] {
+        let result = account.call(call(&crate::world::mailbox())).ok();
+        assert_eq!(result["credits_remaining"], left);
+    }
+}

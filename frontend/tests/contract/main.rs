@@ -1,0 +1,33 @@
+//! What the service promises its callers, rule by rule: a test for each row of each table, in the order of the
+//! documentation. Everything goes over HTTP to the real server, with a mail internet on loopback behind it.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod account;
+mod accounts;
+mod authentication;
+mod batch;
+mod charging;
+mod client;
+mod concurrency;
+mod crash;
+mod detail;
+mod endpoints;
+mod errors;
+mod fast;
+mod headers;
+mod idempotency;
+mod limits;
+mod openapi;
+mod order;
+mod outage;
+mod rate_limits;
+mod reasons;
+mod resolver;
+mod shapes;
+mod states;
+mod test_mode;
+mod time;
+mod verification;
+mod versioning;
+mod world;

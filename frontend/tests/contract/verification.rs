@@ -1,0 +1,285 @@
+//! `/v1/verify`: the fields of a result, and the rules of the endpoint. Those that take days stand in `time`.
+
+use crate::accounts::{verified, verify, verify_by_get};
+use crate::client::{encode, get, post};
+use crate::world::{address, contacts, domain, mailbox, shared};
+use serde_json::{Value, json};
+
+#[test]
+fn a_fresh_full_check_has_all_its_fields() {
+    let account = shared().account("free");
+    let asked = mailbox();
+    let result = account.verify(&asked);
+    assert_eq!(result["email"], asked);
+    assert_eq!(result["deliverable"], true);
+    assert_eq!(result["reason"], "mailbox_exists");
+    assert_eq!(result["credits_remaining"], 99);
+    assert_eq!(result["cached"], false);
+    for absent in ["detail", "mode"] {
+        assert!(result.get(absent).is_none(), "{result}");
+    }
+}
+
+#[test]
+fn get_and_post_return_the_same_response() {
+    let (by_get, by_post) = (shared().account("free"), shared().account("free"));
+    for (kind, domain) in [("user", "ok.example"), ("gone", "ok.example"), ("user", "mailinator.com")] {
+        let asked = address(kind, domain);
+        for _ in 0..2 {
+            let got = verified(&by_get.call(verify_by_get(&asked, "")));
+            assert_eq!(got, by_post.verify(&asked));
+        }
+    }
+    assert_eq!(verified(&by_get.call(verify_by_get("a b", ""))), by_post.verify("a b"));
+}
+
+#[test]
+fn email_is_given_back_as_submitted() {
+    let account = shared().account("free");
+    let asked = mailbox();
+    for form in [asked.clone(), asked.to_uppercase(), asked.replace("ok.", "Ok."), format!(" {asked}")] {
+        assert_eq!(account.verify(&form)["email"], form);
+        assert_eq!(verified(&account.call(verify_by_get(&form, "")))["email"], form);
+    }
+}
+
+#[test]
+fn the_api_trims_nothing() {
+    let account = shared().account("free");
+    for form in [" user-1@ok.example", "user-1@ok.example ", "\tuser-1@ok.example", "user-1@ok.example\n"] {
+        assert_eq!(account.verify(form)["reason"], "invalid_syntax", "{form:?}");
+    }
+}
+
+#[test]
+fn mode_full_is_the_default() {
+    let account = shared().account("free");
+    for call in [
+        post("/v1/verify", &json!({ "email": mailbox(), "mode": "full" })),
+        post("/v1/verify?mode=full", &json!({ "email": mailbox() })),
+        verify_by_get(&mailbox(), "&mode=full"),
+    ] {
+        let result = verified(&account.call(call));
+        assert_eq!((&result["reason"], &result["cached"]), (&json!("mailbox_exists"), &json!(false)));
+    }
+    assert_eq!(account.credits(), 97);
+}
+
+#[test]
+fn mode_and_detail_may_stand_in_the_query_or_in_the_body() {
+    let account = shared().account("free");
+    for (query, mut body) in [
+        ("?mode=fast", json!({})),
+        ("", json!({ "mode": "fast" })),
+        ("?mode=fast", json!({ "mode": "fast" })),
+        ("?detail=full", json!({})),
+        ("", json!({ "detail": "full" })),
+        ("?detail=full", json!({ "detail": "full" })),
+        ("?mode=full", json!({ "detail": "full" })),
+        ("?detail=full", json!({ "mode": "full" })),
+    ] {
+        body["email"] = json!(mailbox());
+        let result = verified(&account.call(post(format!("/v1/verify{query}"), &body)));
+        let is_fast = query.contains("fast") || body["mode"] == "fast";
+        assert_eq!(result.get("mode").is_some(), is_fast, "{query} {body}");
+        assert_eq!(result.get("detail").is_some(), !is_fast, "{query} {body}");
+    }
+}
+
+#[test]
+fn null_for_mode_or_detail_in_the_body_is_none() {
+    let account = shared().account("free");
+    let body = json!({ "email": mailbox(), "mode": null, "detail": null });
+    let result = verified(&account.call(post("/v1/verify", &body)));
+    assert!(result.get("detail").is_none() && result.get("mode").is_none());
+    let body = json!({ "email": mailbox(), "mode": null, "detail": null });
+    let result = verified(&account.call(post("/v1/verify?mode=fast", &body)));
+    assert_eq!(result["mode"], "fast");
+}
+
+#[test]
+fn different_values_in_query_and_body_are_refused() {
+    let account = shared().account("free");
+    for (query, mode) in [("fast", "full"), ("full", "fast")] {
+        let body = json!({ "email": mailbox(), "mode": mode });
+        account.call(post(format!("/v1/verify?mode={query}"), &body)).assert_refused(400, "invalid_request");
+    }
+    assert_eq!(account.credits(), 100);
+}
+
+#[test]
+fn unknown_values_of_mode_and_detail_are_refused() {
+    let account = shared().account("free");
+    let email = mailbox();
+    for (name, value) in
+        [("mode", "quick"), ("mode", "FULL"), ("mode", ""), ("detail", "all"), ("detail", "none")]
+    {
+        account
+            .call(verify_by_get(&email, &format!("&{name}={value}")))
+            .assert_refused(400, "invalid_request");
+        let body = json!({ "email": email, name: value });
+        account.call(post("/v1/verify", &body)).assert_refused(400, "invalid_request");
+        let body = json!({ "email": email });
+        account
+            .call(post(format!("/v1/verify?{name}={value}"), &body))
+            .assert_refused(400, "invalid_request");
+    }
+    account.call(verify_by_get(&email, "&mode=fast&detail=all")).assert_refused(400, "invalid_request");
+    assert_eq!(account.credits(), 100);
+}
+
+#[test]
+fn rule_1_invalid_syntax_is_free_and_has_no_balance() {
+    let account = shared().account("free");
+    let result = account.verify("nobody@");
+    assert_eq!(result["deliverable"], false);
+    assert_eq!(result["reason"], "invalid_syntax");
+    assert_eq!(result["credits_remaining"], Value::Null);
+    assert_eq!(account.credits(), 100);
+}
+
+#[test]
+fn rule_2_a_repeat_is_answered_from_the_first_check() {
+    let account = shared().account("free");
+    let domain = domain();
+    for (kind, reason) in
+        [("user", "mailbox_exists"), ("full", "inbox_full"), ("nobody", "mailbox_not_found")]
+    {
+        let asked = address(kind, &domain);
+        assert_eq!(account.verify(&asked)["cached"], false);
+        let before = contacts(&domain);
+        let repeat = account.verify(&asked);
+        assert_eq!(repeat["reason"], reason);
+        assert_eq!(repeat["cached"], true);
+        assert_eq!(repeat["credits_remaining"], Value::Null);
+        assert_eq!(contacts(&domain), before, "nobody was asked");
+    }
+    assert_eq!(account.credits(), 97);
+}
+
+#[test]
+fn the_same_address_may_be_written_in_other_case_or_with_an_a_label() {
+    let account = shared().account("free");
+    let plain = mailbox();
+    let (_, digits) = plain.split_once('-').unwrap();
+    assert_eq!(account.verify(&plain)["cached"], false);
+    assert_eq!(account.verify(&plain.to_uppercase())["cached"], true);
+    assert_eq!(account.verify(&format!("User-{digits}"))["cached"], true);
+    let local = address("user", "");
+    assert_eq!(account.verify(&format!("{local}bücher.example"))["cached"], false);
+    assert_eq!(account.verify(&format!("{local}xn--bcher-kva.example"))["cached"], true);
+    assert_eq!(account.verify(&format!("{local}BÜCHER.example"))["cached"], true);
+    assert_eq!(account.credits(), 98);
+}
+
+#[test]
+fn a_tag_makes_another_address() {
+    let account = shared().account("free");
+    let asked = mailbox();
+    account.verify(&asked);
+    assert_eq!(account.verify(&asked.replace('@', "+tag@"))["cached"], false);
+}
+
+#[test]
+fn repeats_are_scoped_to_the_account_and_not_to_the_key() {
+    let account = shared().account("free");
+    let asked = mailbox();
+    account.verify(&asked);
+    let key = account.another_key();
+    assert_eq!(account.server.call(&verify(&asked).key(&key)).ok()["cached"], true);
+    assert_eq!(shared().account("free").verify(&asked)["cached"], false);
+}
+
+#[test]
+fn a_row_of_a_batch_counts_as_the_accounts_own_check() {
+    let account = shared().account("free");
+    let asked = mailbox();
+    account.run(std::slice::from_ref(&asked));
+    assert_eq!(account.credits(), 99);
+    let result = account.verify(&asked);
+    assert_eq!((&result["cached"], &result["reason"]), (&json!(true), &json!("mailbox_exists")));
+    assert_eq!(account.credits(), 99);
+}
+
+#[test]
+fn neither_a_fast_check_nor_a_test_key_makes_a_repeat() {
+    let account = shared().account("free");
+    let asked = mailbox();
+    account.fast(&asked);
+    account.server.call(&verify(&asked).key(account.test())).ok();
+    account.server.call(&crate::accounts::batch(std::slice::from_ref(&asked)).key(account.test()));
+    assert_eq!(account.verify(&asked)["cached"], false);
+    assert_eq!(
+        account.server.call(&verify(&asked).key(account.test())).ok()["cached"],
+        false,
+        "test keys never cache"
+    );
+}
+
+#[test]
+fn a_verdict_of_another_account_is_reused() {
+    let (one, other) = (shared().account("free"), shared().account("free"));
+    let domain = domain();
+    let asked = address("user", &domain);
+    one.verify(&asked);
+    let before = contacts(&domain);
+    let result = other.verify(&asked);
+    assert_eq!((&result["reason"], &result["cached"]), (&json!("mailbox_exists"), &json!(false)));
+    assert_eq!(contacts(&domain), before, "the retained verdict was good enough");
+}
+
+#[test]
+fn an_unusual_but_valid_address_is_checked() {
+    let account = shared().account("free");
+    for local in ["\"quoted local\"", "a+b", "x!#$%&'*/=?^_`{|}~", "first.last"] {
+        let asked = format!("{local}@{}", domain());
+        assert_eq!(account.verify(&asked)["reason"], "mailbox_not_found", "{asked}");
+        assert_eq!(account.call(verify_by_get(&asked, "")).ok()["cached"], true, "{asked}");
+    }
+}
+
+#[test]
+fn what_is_no_address_is_invalid_syntax() {
+    let account = shared().account("free");
+    let long_local = format!("{}@ok.example", "a".repeat(65));
+    let long_label = format!("a@{}.example", "a".repeat(64));
+    let long_domain = format!("a@{}example", "abcdefgh.".repeat(30));
+    for wrong in [
+        "",
+        "plain",
+        "@ok.example",
+        "a@",
+        "a@@ok.example",
+        "a b@ok.example",
+        ".a@ok.example",
+        "a.@ok.example",
+        "a..b@ok.example",
+        "a@ok..example",
+        "a@.ok.example",
+        "a@-ok.example",
+        "a@ok-.example",
+        "a@ok_.example",
+        "a@localhost",
+        "a@[127.0.0.1]",
+        "a@[IPv6:::1]",
+        "a(comment)@ok.example",
+        "Name <a@ok.example>",
+        "a@ok.example,b@ok.example",
+        "\"a@ok.example",
+        "a\u{0}b@ok.example",
+        "a\r\nb@ok.example",
+        &long_local,
+        &long_label,
+        &long_domain,
+    ] {
+        let result = account.verify(wrong);
+        assert_eq!(
+            (&result["reason"], &result["email"]),
+            (&json!("invalid_syntax"), &json!(wrong)),
+            "{wrong:?}"
+        );
+        let result = verified(&account.call(get(format!("/v1/verify?email={}", encode(wrong)))));
+        assert_eq!(result["reason"], "invalid_syntax", "{wrong:?}");
+    }
+    assert_eq!(account.credits(), 100);
+}

@@ -1,0 +1,18 @@
+//! The version stands in the path.
+
+use crate::client::get;
+use crate::world::shared;
+
+#[test]
+fn the_version_is_in_the_path_prefix() {
+    let account = shared().account("free");
+    for path in ["/account", "/v2/account", "/v0/account", "/V1/account", "/v1.0/account"] {
+        account.call(get(path)).assert_refused(404, "not_found");
+    }
+    account.account();
+}
+
+#[test]
+fn the_description_carries_version_1_0_0() {
+    assert_eq!(shared().call(&get("/v1/openapi.json")).ok()["info"]["version"], "1.0.0");
+}
