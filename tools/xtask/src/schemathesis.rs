@@ -43,9 +43,11 @@ const REQUIREMENTS: &str = include_str!("../schemathesis/requirements.txt");
 /// More than all examples together can cost.
 const CREDITS: u64 = 1_000_000_000;
 /// Batches that are there from the start, for examples that poll.
-const BATCHES: usize = 5;
+const BATCHES: usize = 20;
 /// Operations of the description.
 const OPERATIONS: usize = 6;
+/// This one has neither input nor a key to vary.
+const ALWAYS_THE_SAME: &str = "GET /v1/openapi.json";
 const VERSION_LIMIT: Duration = Duration::from_secs(60);
 const RUN_LIMIT: Duration = Duration::from_secs(1200);
 
@@ -79,7 +81,8 @@ fn run(options: &Options) -> Result<Tally, Failure> {
     command.args(["openapi.json", "--url", &format!("http://{}", serve.address)]);
     command.args(["--max-examples", &options.examples.to_string(), "--seed", &options.seed.to_string()]);
     if let Some(id) = &options.only {
-        command.args(["--include-operation-id", id]);
+        // Links lead from one operation to another.
+        command.args(["--include-operation-id", id, "--phases", "examples,coverage,fuzzing"]);
     }
     let finished = process::run(command, "", &world.path(""), RUN_LIMIT)?;
     report::line(&format!("{}{}", finished.stdout, finished.stderr));
@@ -150,7 +153,8 @@ fn shares(tally: &mut Tally, counts: &str, options: &Options) -> Result<(), Fail
         let (positive, good, all) = (sum("positive "), sum("positive 2"), sum(""));
         let said =
             format!("{good} of {positive} positive examples were answered 2xx; {all} requests: {statuses}");
-        tally.check(name, holds(good > 0 && good * 2 >= positive, said));
+        let enough = all >= u64::from(options.examples) || name == ALWAYS_THE_SAME;
+        tally.check(name, holds(enough && good > 0 && good * 2 >= positive, said));
     }
     let expected = if options.only.is_some() { 1 } else { OPERATIONS };
     tally
