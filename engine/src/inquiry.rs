@@ -6,6 +6,7 @@
 use crate::inbox::Inbox;
 use crate::{Outage, Refusal};
 use engine_proto::address::Domain;
+use engine_proto::facts::DnsFacts;
 use engine_proto::limits::INQUIRIES_MAX;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,6 +27,8 @@ pub enum MailHosts {
 pub(crate) enum Inquiry {
     /// Whether it has mail hosts; until then.
     MailHosts(Domain, Asker<MailHosts>, Instant),
+    /// What its DNS says about its mail; until then.
+    Facts(Domain, Asker<Option<DnsFacts>>, Instant),
 }
 
 /// An answer that is still to come.

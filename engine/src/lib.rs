@@ -6,6 +6,7 @@
 #![deny(missing_docs)]
 
 pub mod config;
+mod facts;
 mod host;
 mod inbox;
 mod inquiry;
@@ -25,7 +26,8 @@ mod work;
 use config::EngineConfig;
 pub use engine_proto as proto;
 use engine_proto::address::{Address, Domain};
-use engine_proto::limits::{BULK_PATIENCE, FAST_PATIENCE, INQUIRIES_MAX, SINGLE_PATIENCE};
+use engine_proto::facts::DnsFacts;
+use engine_proto::limits::{BULK_PATIENCE, FACTS_PATIENCE, FAST_PATIENCE, INQUIRIES_MAX, SINGLE_PATIENCE};
 use engine_proto::outage::Connections;
 use engine_proto::smtp::dialog::{DialogConfig, Patience};
 use engine_proto::verdict::Reason;
@@ -332,6 +334,16 @@ impl Client {
     pub fn mail_hosts(&self, domain: Domain) -> Result<Pending<MailHosts>, Refusal> {
         let deadline = Instant::now() + FAST_PATIENCE;
         self.inquire(&domain.clone(), |asker| Inquiry::MailHosts(domain, asker, deadline))
+    }
+
+    /// Asks what a domain's DNS says about its mail; `None` where it could not be read. The answer comes within
+    /// [`FACTS_PATIENCE`].
+    ///
+    /// # Errors
+    /// [`Refusal`]; nothing was asked.
+    pub fn facts(&self, domain: Domain) -> Result<Pending<Option<DnsFacts>>, Refusal> {
+        let deadline = Instant::now() + FACTS_PATIENCE;
+        self.inquire(&domain.clone(), |asker| Inquiry::Facts(domain, asker, deadline))
     }
 
     fn inquire<T>(

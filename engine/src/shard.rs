@@ -100,6 +100,8 @@ pub(crate) struct Shard<R: Runtime> {
     pub(crate) resolver: Resolver<R>,
     pub(crate) walks: RefCell<Walks>,
     pub(crate) knowledge: RefCell<Knowledge>,
+    /// A DKIM selector that no domain has, the same for as long as the shard lives, so that "no" is kept.
+    pub(crate) selector: String,
     /// Works that begin anew, and when.
     later: RefCell<Vec<(Instant, Work)>>,
     /// Somebody has asked for a story, so stories are kept.
@@ -178,7 +180,9 @@ impl<R: Runtime> Shard<R> {
         let sessions_max = (config.sessions / count + usize::from(index < config.sessions % count)).max(1);
         let dialog = Arc::clone(&shared.dialog);
         let patience = dialog.patience;
+        let mut random = StdRng::from_os_rng();
         Shard {
+            selector: format!("x{:016x}", random.random::<u64>()),
             sessions: Rc::new(SessionConfig { dialog, tls: Arc::clone(&shared.tls) }),
             smtp_port: config.smtp_port,
             session_limit: patience.banner + patience.ehlo * 3 + patience.tls + patience.mail + patience.rcpt,
@@ -192,7 +196,7 @@ impl<R: Runtime> Shard<R> {
             open: Cell::new(0),
             sessions_max,
             starved: RefCell::default(),
-            random: RefCell::new(StdRng::from_os_rng()),
+            random: RefCell::new(random),
             shared,
         }
     }

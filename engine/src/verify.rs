@@ -3,6 +3,7 @@
 
 use crate::Outage;
 use crate::config::EngineConfig;
+use crate::facts;
 use crate::inquiry::{Asker, Inquiry, MailHosts};
 use crate::runtime::Runtime;
 use crate::shard::Shard;
@@ -31,6 +32,9 @@ pub(crate) fn inquire<R: Runtime>(shard: &Rc<Shard<R>>, inquiry: Inquiry) {
     match inquiry {
         Inquiry::MailHosts(domain, asker, deadline) => {
             join(shard, domain, Waiter::Domain { asker, deadline });
+        }
+        Inquiry::Facts(domain, asker, deadline) => {
+            R::spawn(facts::tell(Rc::clone(shard), domain, asker, deadline));
         }
     }
 }

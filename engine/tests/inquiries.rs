@@ -4,6 +4,7 @@
 mod support;
 
 use engine::proto::address::Domain;
+use engine::proto::facts::{DmarcPolicy, DnsFacts};
 use engine::{MailHosts, Outage};
 use std::time::{Duration, Instant};
 use support::{engine, world};
@@ -93,6 +94,105 @@ fn a_silent_domain_costs_a_few_seconds_and_is_no_outage() {
     assert_eq!(answer, Some(Ok(MailHosts::Unknown)));
     assert!(began.elapsed() < Duration::from_millis(3800), "{:?}", began.elapsed());
     engine.stop();
+}
+
+const FACTS: &str = r#"
+[[domain]]
+name = "full.example"
+mx = ["20 mx2.full.example", "10 mx1.full.example"]
+[domain.txt]
+"@" = ["v=spf1 mx -all"]
+_dmarc = ["v=DMARC1; p=reject; sp=quarantine"]
+"default._bimi" = ["v=BIMI1; l=https://full.example/logo.svg"]
+"google._domainkey" = ["v=DKIM1; k=rsa; p=MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCB"]
+"k1._domainkey" = ["v=DKIM1; p="]
+"s1._domainkey" = ["p=MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCB"]
+[[host]]
+name = "mx1.full.example"
+[[host]]
+name = "mx2.full.example"
+ptr = false
+[[domain]]
+name = "sub.full.example"
+mx = "implicit"
+[[host]]
+name = "mx.nameless.example"
+ptr = false
+[[domain]]
+name = "nameless.example"
+mx = ["10 mx.nameless.example"]
+[[host]]
+name = "aspmx.l.google.com"
+[[domain]]
+name = "hosted.example"
+mx = ["10 aspmx.l.google.com"]
+[[domain]]
+name = "null.example"
+mx = "null"
+[domain.txt]
+"@" = ["v=spf1 -all"]
+[[domain]]
+name = "servfail.example"
+dns = "servfail"
+[[domain]]
+name = "silent.example"
+dns = "timeout"
+"#;
+
+#[test]
+fn facts_are_gathered() {
+    let net = world(FACTS);
+    let engine = engine(net.dns(), net.smtp_port());
+    let client = engine.client(1);
+    let hosts = |names: &[&str]| names.iter().map(|name| Box::from(*name)).collect::<Vec<Box<str>>>();
+    let bare = DnsFacts { provider: Some("other"), ..DnsFacts::default() };
+    for (name, expected) in [
+        (
+            "full.example",
+            Some(DnsFacts {
+                provider: Some("other"),
+                mx_hosts: hosts(&["mx1.full.example", "mx2.full.example"]),
+                spf: true,
+                dmarc_policy: Some(DmarcPolicy::Reject),
+                dkim_selectors: vec!["s1", "google"],
+                bimi: true,
+                ptr: true,
+            }),
+        ),
+        // What the organization says is said for it too.
+        (
+            "sub.full.example",
+            Some(DnsFacts {
+                mx_hosts: hosts(&["sub.full.example"]),
+                dmarc_policy: Some(DmarcPolicy::Quarantine),
+                bimi: true,
+                ptr: true,
+                ..bare.clone()
+            }),
+        ),
+        ("nameless.example", Some(DnsFacts { mx_hosts: hosts(&["mx.nameless.example"]), ..bare })),
+        (
+            "hosted.example",
+            Some(DnsFacts {
+                provider: Some("google"),
+                mx_hosts: hosts(&["aspmx.l.google.com"]),
+                ptr: true,
+                ..DnsFacts::default()
+            }),
+        ),
+        ("null.example", Some(DnsFacts { spf: true, ..DnsFacts::default() })),
+        ("never-heard-of.example", Some(DnsFacts::default())),
+        ("servfail.example", None),
+        ("silent.example", None),
+    ] {
+        let began = Instant::now();
+        let answer = client.facts(domain(name)).expect("room").answer_blocking(PATIENCE);
+        assert_eq!(answer, Some(Ok(expected)), "{name}");
+        let most = if name == "silent.example" { 3800 } else { 1000 };
+        assert!(began.elapsed() < Duration::from_millis(most), "{name}: {:?}", began.elapsed());
+    }
+    engine.stop();
+    assert_eq!(net.stop().sessions, 0, "a mail server was contacted");
 }
 
 #[test]

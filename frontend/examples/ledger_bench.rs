@@ -7,6 +7,7 @@
 //! its settlement, on ACCOUNTS accounts (default 100) in turn. SECONDS (default 5) are for each row.
 
 use frontend::credits::Balance;
+use frontend::rate_limit::Limits;
 use frontend::store::{
     AccountId, EntryId, HoldError, HoldRef, HoldRequest, NewAccount, Pending, Plan, PlanTable, RedbStore,
     SettleError, Settlement, Store, StoreOptions,
@@ -58,6 +59,7 @@ fn run(
         monthly_credits: 1 << 40,
         batches_allowed: true,
         resets: true,
+        limits: Limits::default(),
     };
     let (store, _) = RedbStore::open(folder, PlanTable::new([plan])?, StoreOptions::default(), NOW)?;
     let ids: Vec<_> = (0..accounts).map(|n| AccountId::new(NOW, n)).collect();

@@ -10,6 +10,7 @@ pub mod server;
 mod wire;
 
 use crate::clock::{self, Fixed};
+use crate::rate_limit::{Limits, Overrides};
 use crate::store::{
     Account, AccountId, Audit, ChangeError, Entry, EntryId, Grant, KeyHash, KeyId, KeyInfo, KeyMode,
     NewAccount, NewKey, Store, StoreError, SubscriptionStatus, UnixMs,
@@ -76,6 +77,15 @@ pub enum Command {
         /// Only with the end of the period; for [`SubscriptionStatus::Canceled`] alone.
         at_period_end: bool,
     },
+    /// Give an account limits of its own in place of its plan's.
+    AccountSetLimits {
+        /// Whose.
+        account: String,
+        /// Forget first all that it had.
+        reset: bool,
+        /// The limits to set.
+        set: Overrides,
+    },
     /// Add a key.
     KeyCreate {
         /// For whom.
@@ -122,6 +132,8 @@ pub enum Response {
     Accounts(Vec<Account>),
     /// All about one account.
     Shown(Box<Shown>),
+    /// The account's limits as they stand now.
+    Limits(LimitsShown),
     /// The key as it stands now.
     Key(KeyInfo),
     /// Keys.
@@ -134,11 +146,23 @@ pub enum Response {
     Clock(UnixMs),
 }
 
+/// What an account may ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitsShown {
+    /// The limits that hold.
+    pub limits: Limits,
+    /// Those of them that are the account's own; the others are its plan's.
+    pub overrides: Overrides,
+}
+
 /// All about one account.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shown {
     /// The account.
     pub account: Account,
+    /// What it may ask.
+    #[serde(flatten)]
+    pub limits: LimitsShown,
     /// Its keys.
     pub keys: Vec<KeyInfo>,
     /// The end of its ledger, the newest first.
@@ -221,6 +245,11 @@ pub fn execute(store: &dyn Store, command: Command, now: UnixMs) -> Result<Respo
             let account = find(store, &account, now)?;
             Response::Account(set_status(store, account, status, at_period_end, now)?)
         }
+        Command::AccountSetLimits { account, reset, set } => {
+            let id = find(store, &account, now)?.id;
+            store.set_overrides(id, reset, set).wait()?;
+            Response::Limits(limits(store, id)?)
+        }
         Command::KeyCreate { account, id, mode, hash, last4, label } => {
             let account = find(store, &account, now)?.id;
             Response::Key(store.create_key(NewKey { id, account, mode, hash, last4, label }, now).wait()?)
@@ -247,7 +276,12 @@ fn find(store: &dyn Store, named: &str, now: UnixMs) -> Result<Account, CommandE
 fn show(store: &dyn Store, account: Account) -> Result<Shown, CommandError> {
     let id = account.id;
     let (keys, entries) = (store.keys(id)?, store.entries(id, ENTRIES_SHOWN)?);
-    Ok(Shown { account, keys, entries, audit: store.audit(Some(id))? })
+    Ok(Shown { account, limits: limits(store, id)?, keys, entries, audit: store.audit(Some(id))? })
+}
+
+fn limits(store: &dyn Store, account: AccountId) -> Result<LimitsShown, CommandError> {
+    let terms = store.terms(account).ok_or(ChangeError::UnknownAccount)?;
+    Ok(LimitsShown { limits: terms.limits, overrides: terms.overrides })
 }
 
 fn set_status(

@@ -13,6 +13,7 @@ mod flags;
 pub mod key;
 mod log;
 mod metrics;
+mod openapi;
 mod place;
 mod print_config;
 mod serve;
@@ -69,6 +70,8 @@ enum Command {
     Clock(Administered<clock::ClockArgs>),
     /// Print the effective configuration, defaults included, as TOML.
     Config(print_config::Args),
+    /// Print the OpenAPI description of the HTTP API, as JSON.
+    Openapi(openapi::Args),
 }
 
 /// A command for a store, with the flags that lead to it.
@@ -166,6 +169,7 @@ fn run(command: Command, start_engine: StartEngine) -> Result<(), Failure> {
             administer(&flags, |place, output| clock::run(&args, place, output))
         }
         Command::Config(args) => print_config::run(&args),
+        Command::Openapi(args) => openapi::run(&args),
     }
 }
 

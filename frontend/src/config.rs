@@ -8,10 +8,9 @@ pub mod plans;
 pub mod settings;
 
 use crate::batch::Limits;
-use crate::store::PlanTable;
+use crate::store::{Plan, PlanTable};
 use engine::config::EngineConfig;
 use engine::proto::lists::SpamTraps;
-use plans::PlanConfig;
 use settings::SETTINGS;
 use std::fmt::Write;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -27,10 +26,18 @@ pub struct Config {
     pub listen: SocketAddr,
     /// The data folder.
     pub data: PathBuf,
+    /// Where callers reach the API, as its description tells them.
+    pub public_url: Option<String>,
     /// Frontend threads; 0: one for every two cores.
     pub frontends: usize,
     /// Most connections at once, over all frontend threads.
     pub connections: usize,
+    /// Most of them from one peer; 0: no limit.
+    pub connections_per_peer: usize,
+    /// The certificate for HTTPS; without one the API is served in the clear.
+    pub tls_cert: Option<PathBuf>,
+    /// Its key.
+    pub tls_key: Option<PathBuf>,
     /// Where metrics are served, if anywhere.
     pub metrics: Option<SocketAddr>,
     /// The form of log lines.
@@ -44,7 +51,7 @@ pub struct Config {
     /// The engine's part, without the spam traps themselves.
     pub engine: EngineConfig,
     /// The plans.
-    pub plans: Vec<PlanConfig>,
+    pub plans: Vec<Plan>,
 }
 
 /// `--log-format`.
@@ -68,8 +75,12 @@ impl Default for Config {
         Config {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
             data: default_data_folder(),
+            public_url: None,
             frontends: 0,
             connections: 10_000,
+            connections_per_peer: 5_000,
+            tls_cert: None,
+            tls_key: None,
             metrics: None,
             log: LogFormat::Text,
             reuse_verdicts: true,
@@ -130,7 +141,7 @@ impl Config {
             };
         }
         for plan in &self.plans {
-            let _ = write!(text, "\n{}", plan.to_toml());
+            let _ = write!(text, "\n{}", plans::to_toml(plan));
         }
         text
     }
@@ -140,7 +151,7 @@ impl Config {
     /// # Errors
     /// The first plan that cannot be.
     pub fn plan_table(&self) -> Result<PlanTable, ConfigError> {
-        PlanTable::new(self.plans.iter().map(|plan| plan.plan.clone())).map_err(ConfigError)
+        PlanTable::new(self.plans.iter().cloned()).map_err(ConfigError)
     }
 
     /// The engine's settings.
@@ -153,6 +164,11 @@ impl Config {
             engine.spamtraps = read_spamtraps(path)?;
         }
         Ok(engine)
+    }
+
+    /// Where the description of the API says that the API is.
+    pub fn base_url(&self) -> &str {
+        self.public_url.as_deref().unwrap_or(api::openapi::HERE)
     }
 
     /// How many frontend threads to run.

@@ -21,6 +21,25 @@ pub fn reason(found: Found) -> api::Reason {
     }
 }
 
+/// The verdict behind a reason. Those of fast mode are none: nothing was found out about the mailbox.
+pub fn found(reason: api::Reason) -> Found {
+    match reason {
+        api::Reason::MailboxExists => Found::MailboxExists,
+        api::Reason::RoleAccount => Found::RoleAccount,
+        api::Reason::InvalidSyntax => Found::InvalidSyntax,
+        api::Reason::Disposable => Found::Disposable,
+        api::Reason::Spamtrap => Found::Spamtrap,
+        api::Reason::InboxFull => Found::InboxFull,
+        api::Reason::MailboxDisabled => Found::MailboxDisabled,
+        api::Reason::CatchAll => Found::CatchAll,
+        api::Reason::MailboxNotFound => Found::MailboxNotFound,
+        api::Reason::Unverifiable
+        | api::Reason::PossibleTypo
+        | api::Reason::NoMx
+        | api::Reason::FastCheckPassed => Found::Unverifiable,
+    }
+}
+
 /// A subscription's status.
 pub fn status(status: store::SubscriptionStatus) -> api::SubscriptionStatus {
     match status {
@@ -54,6 +73,7 @@ mod tests {
     fn reasons_and_statuses_keep_their_names_and_verdicts() {
         for found in Found::ALL {
             assert_eq!(reason(found).as_str(), found.as_str());
+            assert_eq!(super::found(reason(found)), found);
             assert_eq!(reason(found).deliverable(), Some(found.deliverable()));
         }
         for known in store::SubscriptionStatus::ALL {

@@ -5,6 +5,7 @@
 //! finds nobody and is dropped.
 
 use engine::proto::address::{Address, Domain};
+use engine::proto::facts::DnsFacts;
 use engine::{Answer, Figures, Finding, MailHosts, Outage, Pending, Priority, Refusal, Request};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -46,6 +47,12 @@ pub trait Line {
     /// Nothing was asked.
     fn mail_hosts(&self, domain: Domain) -> Result<Pending<MailHosts>, Refusal>;
 
+    /// Asks what a domain's DNS says about its mail.
+    ///
+    /// # Errors
+    /// Nothing was asked.
+    fn facts(&self, domain: Domain) -> Result<Pending<Option<DnsFacts>>, Refusal>;
+
     /// The next answer.
     fn answer(&self) -> Pin<Box<dyn Future<Output = Answer> + '_>>;
 
@@ -78,6 +85,10 @@ impl Line for engine::Client {
 
     fn mail_hosts(&self, domain: Domain) -> Result<Pending<MailHosts>, Refusal> {
         engine::Client::mail_hosts(self, domain)
+    }
+
+    fn facts(&self, domain: Domain) -> Result<Pending<Option<DnsFacts>>, Refusal> {
+        engine::Client::facts(self, domain)
     }
 
     fn answer(&self) -> Pin<Box<dyn Future<Output = Answer> + '_>> {
@@ -138,6 +149,11 @@ impl EngineClient {
     pub async fn mail_hosts(&self, domain: Domain) -> Result<MailHosts, NoFinding> {
         let pending = self.line.mail_hosts(domain).map_err(NoFinding::Refused)?;
         pending.answer().await.map_err(NoFinding::Outage)
+    }
+
+    /// Asks what a domain's DNS says about its mail; `None` where it could not be read, for whatever reason.
+    pub async fn facts(&self, domain: Domain) -> Option<DnsFacts> {
+        self.line.facts(domain).ok()?.answer().await.ok().flatten()
     }
 
     /// Hands answers to their waiters, for ever.
@@ -209,6 +225,10 @@ mod tests {
         }
 
         fn mail_hosts(&self, _domain: Domain) -> Result<Pending<MailHosts>, Refusal> {
+            Err(Refusal::Full)
+        }
+
+        fn facts(&self, _domain: Domain) -> Result<Pending<Option<DnsFacts>>, Refusal> {
             Err(Refusal::Full)
         }
 

@@ -1,9 +1,10 @@
-//! How many connections a thread has, what it has promised to finish, and the word that it is time to go.
+//! How many connections a thread has, which of them gives way when there is no place left, what the thread has
+//! promised to finish, and the word that it is time to go.
 //!
 //! For one thread and its tasks: nothing here is shared with other threads.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -15,7 +16,11 @@ pub struct Gate {
     promises: Cell<usize>,
     next: Cell<u64>,
     draining: Cell<bool>,
-    /// Who wants to know of the draining, by place.
+    /// Places whose connections are idle, by the order in which they became so.
+    idle: RefCell<BTreeMap<u64, u64>>,
+    /// The place that was told to give way and has not yet.
+    leaving: Cell<Option<u64>>,
+    /// Who wants to know when it is time to go, by place.
     told: RefCell<HashMap<u64, Waker>>,
     /// Who waits until a place is free, or nothing is left to do.
     waiting: RefCell<Vec<Waker>>,
@@ -25,6 +30,19 @@ pub struct Gate {
 pub struct Place {
     gate: Rc<Gate>,
     number: u64,
+    /// Where it stands among the idle ones.
+    idle: Cell<Option<u64>>,
+    /// It was told to give way.
+    gives_way: Cell<bool>,
+}
+
+/// Why a connection has to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parting {
+    /// The server ends.
+    Draining,
+    /// Its place is wanted.
+    GivesWay,
 }
 
 /// Work that a drain waits for, whether its caller is there or not; done when dropped.
@@ -41,17 +59,23 @@ impl Gate {
             promises: Cell::new(0),
             next: Cell::new(0),
             draining: Cell::new(false),
+            idle: RefCell::default(),
+            leaving: Cell::new(None),
             told: RefCell::default(),
             waiting: RefCell::default(),
         })
     }
 
-    /// Waits for a free place.
+    /// Waits for a free place. When there is none, the connection that is idle for longest gives way.
     pub async fn place(self: &Rc<Gate>) -> Place {
-        self.wait_until(|gate| gate.taken.get() < gate.places).await;
+        self.wait_until(|gate| gate.taken.get() < gate.places || gate.free_one()).await;
         self.taken.set(self.taken.get() + 1);
-        let number = self.next.replace(self.next.get() + 1);
-        Place { gate: Rc::clone(self), number }
+        Place {
+            gate: Rc::clone(self),
+            number: self.count_up(),
+            idle: Cell::new(None),
+            gives_way: Cell::new(false),
+        }
     }
 
     /// Promises to finish something. Needs no place: its connection has one, or had.
@@ -73,6 +97,25 @@ impl Gate {
         }
     }
 
+    /// Tells the longest idle connection to go, one at a time. Says `false`: its place is not free yet.
+    fn free_one(&self) -> bool {
+        if self.leaving.get().is_none() {
+            let longest = self.idle.borrow_mut().pop_first();
+            if let Some((_, number)) = longest {
+                self.leaving.set(Some(number));
+                let waker = self.told.borrow_mut().remove(&number);
+                if let Some(waker) = waker {
+                    waker.wake();
+                }
+            }
+        }
+        false
+    }
+
+    fn count_up(&self) -> u64 {
+        self.next.replace(self.next.get() + 1)
+    }
+
     fn wake(&self) {
         for waker in self.waiting.take() {
             waker.wake();
@@ -92,10 +135,14 @@ impl Gate {
 }
 
 impl Place {
-    /// Whether it is time to go; if not, the task is woken when it is.
-    pub fn draining(&self, cx: &mut Context<'_>) -> bool {
+    /// Whether it is time to go, and why; if not, the task is woken when it is.
+    pub fn parting(&self, cx: &mut Context<'_>) -> Option<Parting> {
         if self.gate.draining.get() {
-            return true;
+            return Some(Parting::Draining);
+        }
+        if self.gives_way.get() || self.gate.leaving.get() == Some(self.number) {
+            self.gives_way.set(true);
+            return Some(Parting::GivesWay);
         }
         let mut told = self.gate.told.borrow_mut();
         match told.get_mut(&self.number) {
@@ -104,12 +151,39 @@ impl Place {
                 told.insert(self.number, cx.waker().clone());
             }
         }
-        false
+        None
+    }
+
+    /// The connection waits for its next request.
+    pub fn idle(&self) {
+        if self.idle.get().is_none() {
+            let order = self.gate.count_up();
+            self.idle.set(Some(order));
+            self.gate.idle.borrow_mut().insert(order, self.number);
+            if self.gate.taken.get() >= self.gate.places {
+                // Somebody may have found nobody idle.
+                self.gate.wake();
+            }
+        }
+    }
+
+    /// The connection has a request again.
+    pub fn busy(&self) {
+        if let Some(order) = self.idle.take() {
+            self.gate.idle.borrow_mut().remove(&order);
+            if self.gate.leaving.get() == Some(self.number) {
+                // It goes when this request is answered; until then another one has to.
+                self.gives_way.set(true);
+                self.gate.leaving.set(None);
+                self.gate.wake();
+            }
+        }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
+        self.busy();
         self.gate.taken.set(self.gate.taken.get() - 1);
         self.gate.told.borrow_mut().remove(&self.number);
         self.gate.wake();
@@ -153,8 +227,52 @@ mod tests {
         let gate = Gate::new(1);
         let Poll::Ready(place) = poll(pin!(gate.place())) else { panic!("no place") };
         let mut cx = Context::from_waker(Waker::noop());
-        assert!(!place.draining(&mut cx));
+        assert_eq!(place.parting(&mut cx), None);
         gate.drain();
-        assert!(place.draining(&mut cx));
+        assert_eq!(place.parting(&mut cx), Some(Parting::Draining));
+    }
+
+    fn take(gate: &Rc<Gate>) -> Place {
+        let Poll::Ready(place) = poll(pin!(gate.place())) else { panic!("no place") };
+        place
+    }
+
+    #[test]
+    fn the_longest_idle_gives_way_and_no_other() {
+        let gate = Gate::new(3);
+        let (first, second, third) = (take(&gate), take(&gate), take(&gate));
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut told =
+            || [&first, &second, &third].map(|place| place.parting(&mut cx) == Some(Parting::GivesWay));
+        second.idle();
+        first.idle();
+        assert_eq!(told(), [false; 3], "while nobody wants its place, nobody has to go");
+        let mut newcomer = pin!(gate.place());
+        assert!(poll(newcomer.as_mut()).is_pending() && poll(newcomer.as_mut()).is_pending());
+        assert_eq!(told(), [false, true, false]);
+        // A request came at the same moment: it is answered, and the next one goes instead.
+        second.busy();
+        assert!(poll(newcomer.as_mut()).is_pending());
+        assert_eq!(told(), [true, true, false]);
+        drop(first);
+        assert!(poll(newcomer).is_ready());
+        drop((second, third));
+        assert!(gate.idle.borrow().is_empty() && gate.leaving.get().is_none());
+    }
+
+    #[test]
+    fn who_becomes_idle_while_somebody_waits_gives_way() {
+        let gate = Gate::new(1);
+        let place = take(&gate);
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut newcomer = pin!(gate.place());
+        assert!(poll(newcomer.as_mut()).is_pending());
+        assert_eq!(place.parting(&mut cx), None);
+        place.idle();
+        assert!(gate.waiting.borrow().is_empty(), "who waits was woken");
+        assert!(poll(newcomer.as_mut()).is_pending());
+        assert_eq!(place.parting(&mut cx), Some(Parting::GivesWay));
+        drop(place);
+        assert!(poll(newcomer).is_ready());
     }
 }

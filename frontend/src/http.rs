@@ -1,21 +1,25 @@
 //! Between hyper and the routes: what a request may be and cost, who sends it, and how answers are rendered.
 //!
-//! Refusals come in one order: path and method (404, 405), key (401), body (413, 415), content (400 and on). A
+//! Refusals come in one order: path and method (404, 405), key (401), plan (403), rate (429), body (413, 415), content
+//! (400 and on). A
 //! connection can hold a thread's memory and time only within the bounds below; a panic costs its request alone.
 //!
 //! What hyper itself cannot read (a malformed or oversized head) it answers with 400, 414 or 431 and no body, and
 //! closes.
 
+mod meter;
 mod pulse;
 
 use crate::auth::{self, AuthError, Caller};
-use crate::gate::Place;
-use crate::metrics::Answered;
-use crate::refusal::Refusal;
+use crate::gate::{Parting, Place};
+use crate::metrics::{Answered, count};
+use crate::rate_limit::Standing;
+use crate::refusal::{Refusal, limit_headers};
 use crate::router::{self, Access, Call, Method, Reply, Route};
 use crate::routes::verify::full::PROBE_TIME_MAX;
 use crate::store::id::random_bits;
 use crate::survive::survive;
+use crate::tls::{Tls, TlsStream};
 use crate::worker::Worker;
 use crate::{clock, store::KeyId};
 use api::ErrorCode;
@@ -26,10 +30,12 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
+use meter::Counter;
 use monoio::io::IntoPollIo;
+use monoio::io::poll_io::{AsyncRead, AsyncWrite};
 use monoio::net::TcpStream;
 use monoio_compat::hyper::{MonoioIo, MonoioTimer};
-use pulse::{Pulse, Watch, Watched};
+use pulse::{Patience, Pulse, Watch, Watched};
 use std::borrow::Cow;
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -49,6 +55,8 @@ const HEAD_BYTES_MAX: usize = 32 * 1024;
 pub const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
 /// For an idle connection to send its next request: longer than the minute for which proxies keep theirs.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(75);
+/// For the caller to take an answer. More than a slow line needs for the largest one.
+const WRITE_TIME_MAX: Duration = Duration::from_secs(20);
 const BODY_TIME_MAX: Duration = Duration::from_secs(10);
 const REFUSED_BODY_TIME_MAX: Duration = Duration::from_secs(2);
 /// From the head to the answer. More than all of its parts together.
@@ -60,13 +68,26 @@ const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Serves one connection to its end, or until it is time to go.
-pub async fn serve(stream: TcpStream, worker: Rc<Worker>, place: Place) {
+pub async fn serve(stream: TcpStream, worker: Rc<Worker>, place: Place, tls: Option<&Tls>) {
     let Ok(stream) = stream.into_poll_io() else { return };
-    let pulse = Pulse::new();
-    let mut watch = Watch::new(Rc::clone(&pulse), HEAD_TIME_MAX);
+    match tls.map(Tls::accept) {
+        None => converse(stream, worker, place).await,
+        Some(Ok(connection)) => converse(TlsStream::new(stream, connection), worker, place).await,
+        Some(Err(error)) => tracing::error!("no TLS for a connection: {error}"),
+    }
+}
+
+async fn converse<S>(stream: S, worker: Rc<Worker>, place: Place)
+where
+    S: AsyncRead + AsyncWrite + Unpin + 'static,
+{
+    let tally = Arc::clone(&worker.tally);
+    let pulse = Pulse::new(place);
+    let mut watch = Watch::new(Rc::clone(&pulse), Patience { head: HEAD_TIME_MAX, write: WRITE_TIME_MAX });
     let stream = MonoioIo::new(Watched::new(stream, Rc::clone(&pulse)));
+    let of_service = Rc::clone(&pulse);
     let service = service_fn(move |request| {
-        let (worker, pulse) = (Rc::clone(&worker), Rc::clone(&pulse));
+        let (worker, pulse) = (Rc::clone(&worker), Rc::clone(&of_service));
         async move {
             pulse.busy();
             let response = respond(request, worker).await;
@@ -84,14 +105,22 @@ pub async fn serve(stream: TcpStream, worker: Rc<Worker>, place: Place) {
     );
     let mut told = false;
     let ended = poll_fn(|cx| {
-        if !told && place.draining(cx) {
+        let parting = if told { None } else { pulse.place.parting(cx) };
+        if let Some(why) = parting {
             told = true;
             connection.as_mut().graceful_shutdown();
+            if why == Parting::GivesWay {
+                count(&tally.gave_way);
+            }
         }
-        match Pin::new(&mut connection).poll(cx) {
-            Poll::Ready(_) => Poll::Ready(()),
-            Poll::Pending => watch.poll(cx),
+        if Pin::new(&mut connection).poll(cx).is_ready() {
+            return Poll::Ready(());
         }
+        let cut_off = watch.poll(cx);
+        if cut_off.is_ready() {
+            count(&tally.too_slow);
+        }
+        cut_off
     });
     // How a connection ends is the peer's business: it hangs up, times out or talks no HTTP.
     let _ = survive(ended).await;
@@ -103,6 +132,8 @@ struct Note {
     path: &'static str,
     request_id: String,
     key: Option<KeyId>,
+    /// Where the counter stands that the request went to: not for the log, but for every answer's headers.
+    standing: Option<Standing>,
 }
 
 async fn respond(request: Request<Incoming>, worker: Rc<Worker>) -> Response<Full<Bytes>> {
@@ -113,6 +144,7 @@ async fn respond(request: Request<Incoming>, worker: Rc<Worker>) -> Response<Ful
         path: "-",
         request_id: request_id(request.headers()),
         key: None,
+        standing: None,
     };
     let answered = monoio::time::timeout(REQUEST_TIME_MAX, survive(answer(request, worker, &mut note))).await;
     let outcome = match answered {
@@ -152,14 +184,24 @@ async fn answer(request: Request<Incoming>, worker: Rc<Worker>, note: &mut Note)
         Err(refusal) => return Err(discard(body, awaits_consent, refusal).await),
     };
     note.key = caller.map(|caller| caller.key);
+    let query = head.uri.query().unwrap_or_default().to_owned();
+    let counter = meter::by_head(route, &query);
+    if let Err(refusal) = meter::count(&worker, route, caller, counter, &mut note.standing) {
+        return Err(discard(body, awaits_consent, refusal).await);
+    }
     let body = match route.method {
-        Method::Get => Bytes::new(),
+        Method::Get => Ok(Bytes::new()),
         Method::Post => match says_it_is_json(&head.headers) {
-            Ok(()) => read(body).await?,
-            Err(refusal) => return Err(discard(body, awaits_consent, refusal).await),
+            Ok(()) => read(body).await,
+            Err(refusal) => Err(discard(body, awaits_consent, refusal).await),
         },
     };
-    let query = head.uri.query().unwrap_or_default().to_owned();
+    if counter == Counter::InBody {
+        // Before what is wrong with the body: over the limit that is of no interest.
+        let counter = meter::by_body(body.as_deref().ok());
+        meter::count(&worker, route, caller, counter, &mut note.standing)?;
+    }
+    let body = body?;
     let parameter = parameter.to_owned();
     let idempotency_key =
         head.headers.get_all(IDEMPOTENCY_KEY).iter().map(|value| value.as_bytes().to_vec()).collect();
@@ -256,12 +298,18 @@ fn render_refusal(refusal: &Refusal, note: &Note) -> Response<Full<Bytes>> {
     render(refusal.body.error.status(), &refusal.headers, body)
 }
 
-/// What every answer has. No answer of this API is for a cache: nearly all are somebody's own.
+/// What every answer has. Unless an answer says otherwise it is for no cache: nearly all are somebody's own.
 fn finish(mut response: Response<Full<Bytes>>, note: &Note) -> Response<Full<Bytes>> {
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    for (name, value) in note.standing.iter().flat_map(limit_headers) {
+        // A refusal that has its own knows better which limit it is about.
+        if let (false, Ok(value)) = (headers.contains_key(name), HeaderValue::try_from(value)) {
+            headers.insert(HeaderName::from_static(name), value);
+        }
+    }
     if let Ok(id) = HeaderValue::from_str(&note.request_id) {
         headers.insert(X_REQUEST_ID, id);
     }

@@ -96,7 +96,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// For so many frontend threads; `now` is the time of the start.
+    /// For so many frontend threads, and the one that feeds batches; `now` is the time of the start.
     pub fn new(
         threads: usize,
         connections_max: usize,
@@ -104,11 +104,16 @@ impl Metrics {
         engine: EngineGauge,
         now: crate::store::UnixMs,
     ) -> Metrics {
-        let tallies = (0..threads).map(|_| Arc::default()).collect();
+        let tallies = (0..=threads).map(|_| Arc::default()).collect();
         Metrics { tallies, store, engine, connections_max, started: now as f64 / 1000.0 }
     }
 
-    /// The tally of a thread.
+    /// The tally of the thread that feeds batches.
+    pub fn tally_of_batches(&self) -> Arc<Tally> {
+        self.tally(self.tallies.len() - 1)
+    }
+
+    /// The tally of a frontend thread.
     pub fn tally(&self, thread: usize) -> Arc<Tally> {
         Arc::clone(&self.tallies[thread])
     }

@@ -3,6 +3,7 @@
 //! The message outside says what the caller can do about it; the message inside says what happened here. Neither
 //! carries an address or a key.
 
+use crate::rate_limit::{RateLimited, Standing, fair_use};
 use crate::store::{HoldError, StoreError};
 use api::{ErrorBody, ErrorCode, Issue};
 use std::borrow::Cow;
@@ -59,6 +60,12 @@ impl Refusal {
         Refusal::new(code, message).header("www-authenticate", "Bearer realm=\"mailprobe\"")
     }
 
+    /// 403: the plan has no batches.
+    pub fn no_batches() -> Refusal {
+        let message = "Batches are not included in this account's plan; check addresses one by one, or change the plan.";
+        Refusal::new(ErrorCode::PlanNotAllowed, message)
+    }
+
     /// 404 for a path.
     pub fn no_such_path() -> Refusal {
         Refusal::new(ErrorCode::NotFound, "There is nothing at this path.")
@@ -91,6 +98,34 @@ impl Refusal {
     pub fn unready() -> Refusal {
         let message = "The service cannot take this now; nothing was charged and a retry is safe.";
         Refusal::new(ErrorCode::TemporarilyUnavailable, message).header("retry-after", RETRY_RESTART_S)
+    }
+}
+
+/// What the headers about limits say. `X-RateLimit-Reset` is a time in seconds since 1970, as most who send it do;
+/// the others count from now.
+pub fn limit_headers(standing: &Standing) -> [(&'static str, String); 5] {
+    let Standing { policy, quota, window_s, remaining, more_at, .. } = standing;
+    [
+        ("ratelimit-policy", format!("\"{policy}\";q={quota};w={window_s}")),
+        ("ratelimit", format!("\"{policy}\";r={remaining};t={}", standing.wait_s())),
+        ("x-ratelimit-limit", quota.to_string()),
+        ("x-ratelimit-remaining", remaining.to_string()),
+        ("x-ratelimit-reset", more_at.div_ceil(1000).to_string()),
+    ]
+}
+
+impl From<RateLimited> for Refusal {
+    fn from(RateLimited(standing): RateLimited) -> Refusal {
+        let Standing { policy, quota, window_s, .. } = standing;
+        let wait = standing.wait_s();
+        let message = if policy == fair_use::POLICY {
+            format!("Fair use of full checks by this account is used up; wait {wait} s.")
+        } else {
+            format!("This key has used up its {quota} requests in {window_s} s here; wait {wait} s.")
+        };
+        let mut refusal = Refusal::new(ErrorCode::RateLimited, message);
+        refusal.headers.extend(limit_headers(&standing).map(|(name, value)| (name, value.into())));
+        refusal.header("retry-after", wait.to_string())
     }
 }
 

@@ -1,8 +1,9 @@
-//! The one table of what the API answers to: method, path, who may call, handler.
+//! The one table of what the API answers to: method, path, who may call and how often, handler.
 
 use crate::auth::Caller;
+use crate::rate_limit::Row;
 use crate::refusal::Refusal;
-use crate::routes::{account, batch, health, verify};
+use crate::routes::{account, batch, health, openapi, verify};
 use crate::worker::Worker;
 use bytes::Bytes;
 use std::borrow::Cow;
@@ -38,6 +39,24 @@ pub enum Access {
     Key,
 }
 
+/// Which counter of the caller's key a request goes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// None.
+    Unlimited,
+    /// This one.
+    Row(Row),
+    /// The one of its mode, fast or full.
+    OfMode,
+}
+
+/// What a plan may leave out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Feature {
+    /// Starting batches. Those that were started can be polled on any plan.
+    Batches,
+}
+
 /// One line of the table.
 pub struct Route {
     /// The method.
@@ -48,6 +67,10 @@ pub struct Route {
     pub access: Access,
     /// Answers HEAD too. Not where a GET can cost a credit.
     pub safe: bool,
+    /// How often.
+    pub limit: Limit,
+    /// What the caller's plan must have, with test keys too: they are there to try what live keys will do.
+    pub feature: Option<Feature>,
     /// What answers.
     pub handler: Handler,
 }
@@ -115,6 +138,8 @@ const ROUTES: &[Route] = &[
         path: "/v1/verify",
         access: Access::Key,
         safe: false,
+        limit: Limit::OfMode,
+        feature: None,
         handler: |call| Box::pin(verify::get(call)),
     },
     Route {
@@ -122,6 +147,8 @@ const ROUTES: &[Route] = &[
         path: "/v1/verify",
         access: Access::Key,
         safe: false,
+        limit: Limit::OfMode,
+        feature: None,
         handler: |call| Box::pin(verify::post(call)),
     },
     Route {
@@ -129,6 +156,8 @@ const ROUTES: &[Route] = &[
         path: "/v1/verify/batch",
         access: Access::Key,
         safe: false,
+        limit: Limit::Row(Row::Batch),
+        feature: Some(Feature::Batches),
         handler: |call| Box::pin(batch::create(call)),
     },
     Route {
@@ -136,6 +165,8 @@ const ROUTES: &[Route] = &[
         path: "/v1/verify/batch/{batch_id}",
         access: Access::Key,
         safe: true,
+        limit: Limit::Row(Row::Poll),
+        feature: None,
         handler: |call| Box::pin(batch::show(call)),
     },
     Route {
@@ -143,13 +174,26 @@ const ROUTES: &[Route] = &[
         path: "/v1/account",
         access: Access::Key,
         safe: true,
+        limit: Limit::Row(Row::Account),
+        feature: None,
         handler: |call| Box::pin(account::show(call)),
+    },
+    Route {
+        method: Method::Get,
+        path: "/v1/openapi.json",
+        access: Access::Open,
+        safe: true,
+        limit: Limit::Unlimited,
+        feature: None,
+        handler: |call| Box::pin(openapi::show(call)),
     },
     Route {
         method: Method::Get,
         path: "/livez",
         access: Access::Open,
         safe: true,
+        limit: Limit::Unlimited,
+        feature: None,
         handler: |call| Box::pin(health::live(call)),
     },
     Route {
@@ -157,6 +201,8 @@ const ROUTES: &[Route] = &[
         path: "/readyz",
         access: Access::Open,
         safe: true,
+        limit: Limit::Unlimited,
+        feature: None,
         handler: |call| Box::pin(health::ready(call)),
     },
 ];
@@ -212,6 +258,27 @@ mod tests {
             }
             (got, _) => panic!("{method} {path}: {}", got.is_ok()),
         }
+    }
+
+    /// What is outside of `/v1` is for operators and no part of the contract.
+    #[test]
+    fn the_table_and_the_description_are_of_the_same_operations() {
+        let described = serde_json::to_value(api::openapi::document("/")).unwrap();
+        let mut expected = Vec::new();
+        for (path, item) in described["paths"].as_object().unwrap() {
+            for (method, operation) in item.as_object().unwrap() {
+                let open = operation.get("security").and_then(|it| it.as_array()).is_some_and(Vec::is_empty);
+                expected.push((path.clone(), method.to_ascii_uppercase(), open));
+            }
+        }
+        let mut table: Vec<(String, String, bool)> = ROUTES
+            .iter()
+            .filter(|route| route.path.starts_with("/v1/"))
+            .map(|route| (route.path.into(), route.method.as_str().into(), route.access == Access::Open))
+            .collect();
+        expected.sort();
+        table.sort();
+        assert_eq!(table, expected);
     }
 
     #[test]

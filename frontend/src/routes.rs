@@ -3,4 +3,5 @@
 pub mod account;
 pub mod batch;
 pub mod health;
+pub mod openapi;
 pub mod verify;

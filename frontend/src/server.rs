@@ -3,12 +3,15 @@
 use crate::engine_client::{EngineClient, Line};
 use crate::gate::Gate;
 use crate::http;
+use crate::limiter::Limiter;
 use crate::metrics::{Tally, count};
+use crate::peers::Peers;
 use crate::routes::verify::full::PROBE_TIME_MAX;
 use crate::runtime::{self, Driver};
 use crate::status::{Phase, Status};
 use crate::store::Store;
 use crate::survive::survive;
+use crate::tls::Tls;
 use crate::worker::{Commons, Worker};
 use monoio::io::AsyncReadRent;
 use monoio::net::{TcpListener, UnixStream};
@@ -34,12 +37,18 @@ pub struct Common {
     pub driver: Driver,
     /// Accounts, keys and credits.
     pub store: Arc<dyn Store>,
+    /// How much keys and accounts may ask.
+    pub limiter: Arc<Limiter>,
     /// The server's phase.
     pub status: Arc<Status>,
     /// What all threads share.
     pub commons: Arc<Commons>,
     /// Most connections of a thread at once.
     pub connections: usize,
+    /// Who has how many of them.
+    pub peers: Arc<Peers>,
+    /// For HTTPS.
+    pub tls: Option<Arc<Tls>>,
 }
 
 /// What a thread is started with.
@@ -75,6 +84,7 @@ impl Station {
         let engine = EngineClient::new(self.line);
         let worker = Rc::new(Worker {
             store: self.common.store,
+            limiter: self.common.limiter,
             engine: Rc::clone(&engine),
             status: self.common.status,
             gate: Rc::clone(&gate),
@@ -82,7 +92,7 @@ impl Station {
             tally: self.tally,
         });
         monoio::spawn(async move { engine.deliver().await });
-        first(accept(&listener, &worker), released(leash)).await;
+        first(accept(&listener, &worker, &self.common.peers, &self.common.tls), released(leash)).await;
         gate.drain();
         if monoio::time::timeout(DRAIN_TIME_MAX, gate.empty()).await.is_err() {
             tracing::warn!(
@@ -93,25 +103,32 @@ impl Station {
     }
 }
 
-async fn accept(listener: &TcpListener, worker: &Rc<Worker>) {
+async fn accept(listener: &TcpListener, worker: &Rc<Worker>, peers: &Arc<Peers>, tls: &Option<Arc<Tls>>) {
     loop {
-        let place = worker.gate.place().await;
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let worker = Rc::clone(worker);
-                count(&worker.tally.accepted);
-                monoio::spawn(async move {
-                    let tally = Arc::clone(&worker.tally);
-                    let _ = survive(http::serve(stream, worker, place)).await;
-                    count(&tally.ended);
-                });
-            }
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
             Err(_) if worker.status.phase() == Phase::Draining => return,
             Err(error) => {
                 tracing::warn!("a connection was not accepted: {error}");
                 monoio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
             }
-        }
+        };
+        let tally = Arc::clone(&worker.tally);
+        count(&tally.accepted);
+        let Some(guest) = peers.enter(peer.ip()) else {
+            count(&tally.refused);
+            count(&tally.ended);
+            continue;
+        };
+        // Only now, when somebody is there for whom another one may have to give way.
+        let place = worker.gate.place().await;
+        let (worker, tls) = (Rc::clone(worker), tls.clone());
+        monoio::spawn(async move {
+            let _ = survive(http::serve(stream, worker, place, tls.as_deref())).await;
+            drop(guest);
+            count(&tally.ended);
+        });
     }
 }
 

@@ -4,6 +4,7 @@ use crate::batch::Door;
 use crate::engine_client::EngineClient;
 use crate::gate::Gate;
 use crate::idempotency::InProgress;
+use crate::limiter::Limiter;
 use crate::metrics::Tally;
 use crate::routes::verify::full::flights::Flights;
 use crate::status::Status;
@@ -15,6 +16,8 @@ use std::sync::Arc;
 pub struct Worker {
     /// Accounts, keys and credits.
     pub store: Arc<dyn Store>,
+    /// How much keys and accounts may ask.
+    pub limiter: Arc<Limiter>,
     /// The way to the engine.
     pub engine: Rc<EngineClient>,
     /// The server's phase.
@@ -35,4 +38,6 @@ pub struct Commons {
     pub in_progress: Arc<InProgress>,
     /// The way to the feeder of batches.
     pub door: Arc<Door>,
+    /// The description of the API.
+    pub description: Vec<u8>,
 }

@@ -11,10 +11,12 @@
 
 pub mod address;
 pub mod dns;
+pub mod facts;
 pub mod limits;
 pub mod lists;
 pub mod outage;
 pub mod pace;
+pub mod score;
 pub mod smtp;
 pub mod typo;
 pub mod verdict;

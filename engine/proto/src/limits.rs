@@ -144,6 +144,10 @@ const _: () = assert!(CONNECT_TIMEOUT.as_secs() < OUTAGE_WINDOW.as_secs());
 
 /// How long a fast check waits for DNS. Its walk goes on, so that the next one about the domain finds it done.
 pub const FAST_PATIENCE: Duration = Duration::from_secs(3);
+/// How long the DNS facts of a domain may take to gather.
+pub const FACTS_PATIENCE: Duration = Duration::from_secs(3);
+/// Most DNS questions that are asked at once for the facts of one domain.
+pub const DNS_BURST_MAX: usize = 16;
 /// Most questions under way that DNS alone answers.
 pub const INQUIRIES_MAX: usize = 4096;
 

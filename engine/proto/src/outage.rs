@@ -107,18 +107,24 @@ impl Connections {
             self.down.store(false, Relaxed);
             return;
         }
-        let silence = now.saturating_sub(self.since.load(Relaxed));
-        if self.sites(now) >= OUTAGE_SITES_MIN && silence >= millis(OUTAGE_SILENCE) {
-            let was_down = self.down.swap(true, Relaxed);
-            if !was_down {
-                self.probe_at.store(now + millis(OUTAGE_PROBE_INTERVAL), Relaxed);
-            }
-        }
+        self.judge(now, now + millis(OUTAGE_PROBE_INTERVAL));
     }
 
-    /// True while nobody can be reached.
+    /// True while nobody can be reached. Time alone can make it so: hosts that failed are left alone for a while, and
+    /// nothing more may be heard of them.
     pub fn are_down(&self, now: Duration) -> bool {
-        self.down.load(Relaxed) && self.sites(millis(now)) > 0
+        let now = millis(now);
+        self.judge(now, now);
+        self.down.load(Relaxed) && self.sites(now) > 0
+    }
+
+    fn judge(&self, now: u64, probe_at: u64) {
+        let since = self.since.load(Relaxed);
+        let silent = since != 0 && now.saturating_sub(since) >= millis(OUTAGE_SILENCE);
+        let new = silent && !self.down.load(Relaxed) && self.sites(now) >= OUTAGE_SITES_MIN;
+        if new && !self.down.swap(true, Relaxed) {
+            self.probe_at.store(probe_at, Relaxed);
+        }
     }
 
     /// How many outages are over: what was learned of hosts before the latest of them ended may have been our fault.
@@ -183,6 +189,10 @@ mod tests {
             &[(0, "f400", false), (1, "k", false), (16, "f1", false)],
         );
         check("many at once, and nobody else", &[(0, "f400", false), (14, "f1", false), (15, "f1", true)]);
+        check(
+            "and left alone since then",
+            &[(0, "f400", false), (14, ".", false), (15, ".", true), (16, "k", false)],
+        );
         check("ten sites", &[(0, "f1", false), (15, "f8", false), (16, "o", false), (17, "f1", true)]);
         let again: Vec<_> = (0..600).map(|second| (second, "o", false)).collect();
         check("one dead site, for ever", &again);
@@ -216,7 +226,7 @@ mod tests {
         let at = |millis: u64| Duration::from_millis(1_000_000 + millis);
         assert!(connections.may_try(at(0)));
         (0..20).for_each(|site| connections.failed(site, at(0)));
-        assert!(connections.may_try(at(15_000)), "not yet down");
+        assert!(connections.may_try(at(14_999)), "not yet down");
         connections.failed(20, at(15_000));
         let tried = (15_000..25_000).step_by(10).filter(|&now| connections.may_try(at(now))).count();
         let interval = OUTAGE_PROBE_INTERVAL.as_millis() as usize;

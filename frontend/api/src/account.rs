@@ -1,9 +1,10 @@
 //! `GET /v1/account`.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
-/// Plan, status and balance.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// The account of the key: plan, status and balance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Account {
     /// Plan identifier.
     pub plan: String,
@@ -16,15 +17,18 @@ pub struct Account {
     /// The plan's allowance for the period.
     pub credits_total: u64,
     /// Credits from credit packs; they never expire.
+    #[schema(required = false, default = 0)]
     pub pack_credits: u64,
     /// When plan credits reset: RFC 3339 with offset.
+    #[schema(format = DateTime)]
     pub period_end: Option<String>,
-    /// The subscription ends with this period.
+    /// Whether the subscription ends with this period.
+    #[schema(required = false, default = false)]
     pub cancel_at_period_end: bool,
 }
 
 /// The closed set of subscription states.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SubscriptionStatus {
     /// Usable.

@@ -2,9 +2,10 @@
 
 use crate::Reason;
 use serde::{Serialize, Serializer, ser::SerializeStruct};
+use utoipa::ToSchema;
 
-/// Where a batch stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+/// Where a batch stands: it is processed, then completed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BatchState {
     /// Some rows have no answer yet.
@@ -13,16 +14,16 @@ pub enum BatchState {
     Completed,
 }
 
-/// The answer to `POST /v1/verify/batch`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// A batch that was accepted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct BatchCreated {
-    /// By this it is polled.
+    /// The id by which it is polled.
     pub batch_id: String,
-    /// How many rows it has.
+    /// How many addresses were submitted.
     pub emails_submitted: u32,
     /// Where it stands.
     pub status: BatchState,
-    /// The balance after the charge; `None` (null) when nothing was charged.
+    /// The balance after the charge; null when nothing was charged.
     pub credits_remaining: Option<u64>,
 }
 

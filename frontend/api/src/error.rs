@@ -3,9 +3,10 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
+use utoipa::ToSchema;
 
-/// The closed set of error codes, each with its HTTP status.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+/// What went wrong, for programs. A code always comes with the same HTTP status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
     /// Malformed request, including an unknown `mode` or `detail`.
@@ -118,27 +119,33 @@ impl ErrorCode {
     }
 }
 
-/// The envelope. What a code does not use stays out of the JSON.
-#[derive(Clone, PartialEq, Serialize)]
+/// Every error has this form. Fields that a code does not use are absent; there may be more fields one day.
+#[derive(Clone, PartialEq, Serialize, ToSchema)]
+#[schema(as = Error)]
 pub struct ErrorBody {
-    /// The code.
+    /// The code, for programs.
     pub error: ErrorCode,
-    /// For people.
+    /// What is wrong, for people.
+    #[schema(value_type = String)]
     pub message: Cow<'static, str>,
     /// 400 `invalid_request`: what is wrong, where.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub detail: Vec<Issue>,
     /// 402: the balance.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub credits_remaining: Option<u64>,
     /// 402 of a batch: what it would have cost.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub credits_required: Option<u64>,
-    /// 400 `invalid_emails`: the first of them, at most [`OFFENDERS_MAX`].
+    /// 400 `invalid_emails`: the first of the invalid addresses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 10)]
     pub invalid: Vec<Offender>,
-    /// 400 `invalid_emails`: how many there are.
+    /// 400 `invalid_emails`: how many invalid addresses there are.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub invalid_count: Option<usize>,
 }
 
@@ -146,7 +153,7 @@ pub struct ErrorBody {
 pub const OFFENDERS_MAX: usize = 10;
 
 /// An invalid address of a batch.
-#[derive(Clone, PartialEq, Eq, Serialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Offender {
     /// Its place in `emails`, from 0.
     pub index: usize,
@@ -169,20 +176,21 @@ impl ErrorBody {
     }
 }
 
-/// One thing that is wrong with a request: the contract's validation-error item.
-#[derive(Clone, PartialEq, Serialize)]
+/// One thing that is wrong with a request.
+#[derive(Clone, PartialEq, Serialize, ToSchema)]
 pub struct Issue {
-    /// Where: `["query", "mode"]`, `["body", "emails", 3]`.
+    /// Where in the request, as `["query", "mode"]` or `["body", "emails", 3]`.
     pub loc: Vec<Loc>,
-    /// For people.
+    /// What is wrong, for people.
+    #[schema(value_type = String)]
     pub msg: Cow<'static, str>,
-    /// For programs.
+    /// What kind of thing is wrong, for programs.
     #[serde(rename = "type")]
     pub kind: IssueType,
-    /// What was found there, if it is short.
+    /// What was found there. Absent where it is long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
-    /// What would have been right.
+    /// What would have been right, where that can be said.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub ctx: Map<String, Value>,
 }
@@ -207,18 +215,18 @@ impl Issue {
     }
 }
 
-/// One step of a way into a request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// One step on the way into a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(untagged)]
 pub enum Loc {
-    /// A part of the request or a field.
+    /// A part of the request, or the name of a field.
     Name(&'static str),
     /// An item of an array, from 0.
     Index(usize),
 }
 
 /// The closed set of kinds of issue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum IssueType {
     /// A required field or parameter is absent.

@@ -8,14 +8,17 @@
 
 pub mod account;
 pub mod batch;
+pub mod detail;
 pub mod error;
 pub mod json;
+pub mod openapi;
 pub mod reason;
 pub mod request;
 pub mod verification;
 
 pub use account::{Account, SubscriptionStatus};
 pub use batch::{BatchCreated, BatchState, BatchStatus, ResultRow};
+pub use detail::{Detail, Dns, Flags};
 pub use error::{ErrorBody, ErrorCode, Issue, IssueType, Loc, Offender};
 pub use reason::Reason;
 pub use request::{BatchBody, DetailLevel, Mode, VerifyBody};

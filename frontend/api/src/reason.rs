@@ -1,9 +1,10 @@
 //! The closed set of reasons.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 /// Why an address is deliverable or not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
     /// Mailbox confirmed to accept mail.

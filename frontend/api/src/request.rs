@@ -4,8 +4,10 @@
 //! an [`Issue`]. All issues of a body are reported at once.
 
 use crate::{Issue, IssueType, Loc, json};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::borrow::Cow;
+use utoipa::ToSchema;
 
 /// Most characters of `email` in a body.
 pub const EMAIL_CHARS_MAX: usize = 320;
@@ -16,8 +18,8 @@ pub const BATCH_NAME_CHARS_MAX: usize = 200;
 /// A found value is repeated in an issue up to this length.
 const INPUT_CHARS_MAX: usize = 64;
 
-/// `mode`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize)]
+/// How an address is checked: `fast` is free and asks no mail server, `full` costs a credit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// Syntax, typos, MX, lists; free.
@@ -27,8 +29,8 @@ pub enum Mode {
     Full,
 }
 
-/// `detail`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+/// How much is told: `full` adds the `detail` block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DetailLevel {
     /// The whole detail block.
@@ -63,14 +65,16 @@ pub fn choice<T: Choice>(loc: [&'static str; 2], text: &str) -> Result<T, Issue>
     Err(with_short_input(issue, text))
 }
 
-/// The body of `POST /v1/verify`.
-#[derive(Clone, PartialEq, Eq)]
+/// An address to check.
+#[derive(Clone, PartialEq, Eq, ToSchema)]
+#[schema(as = VerifyRequest)]
 pub struct VerifyBody {
-    /// The address, as submitted.
+    /// The address to check.
+    #[schema(max_length = 320)]
     pub email: String,
-    /// `mode`, if given.
+    /// Instead of the query parameter; absent and null are the same.
     pub mode: Option<Mode>,
-    /// `detail`, if given.
+    /// Instead of the query parameter; absent and null are the same.
     pub detail: Option<DetailLevel>,
 }
 
@@ -92,12 +96,27 @@ impl VerifyBody {
     }
 }
 
-/// The body of `POST /v1/verify/batch`.
-#[derive(Clone, PartialEq, Eq)]
+/// What the body of `POST /v1/verify` says of its mode: all of it that can be told without judging the rest. `None`
+/// where the body is no JSON object or its mode is no mode.
+pub fn mode_of(body: &[u8]) -> Option<Mode> {
+    #[derive(Deserialize)]
+    struct Asked<'a> {
+        #[serde(borrow, default)]
+        mode: Option<Cow<'a, str>>,
+    }
+    let asked: Asked<'_> = serde_json::from_slice(body).ok()?;
+    asked.mode.map_or(Some(Mode::default()), |text| choice(["body", "mode"], &text).ok())
+}
+
+/// Addresses to check.
+#[derive(Clone, PartialEq, Eq, ToSchema)]
+#[schema(as = BatchRequest)]
 pub struct BatchBody {
-    /// The addresses, as submitted: 1 to [`BATCH_EMAILS_MAX`].
+    /// The addresses. One that is not valid rejects the whole batch.
+    #[schema(value_type = Vec<crate::openapi::wire::EmailAddress>, min_items = 1, max_items = 200)]
     pub emails: Vec<String>,
-    /// What the caller calls the batch.
+    /// A name of your choice.
+    #[schema(max_length = 200)]
     pub name: Option<String>,
 }
 
@@ -335,6 +354,25 @@ mod tests {
         );
         let many = format!("{{\"emails\":[{}1]}}", "1,".repeat(10_000));
         check_batch(&many, Err(&[(r#"["body","emails"]"#, TooLong)]));
+    }
+
+    #[test]
+    fn the_mode_is_told_whatever_the_rest_is() {
+        for (body, mode) in [
+            (r#"{"email":"a","mode":"fast"}"#, Some(Mode::Fast)),
+            (r#"{"mode":"\u0066ast","email":[1,{"mode":"full"}]}"#, Some(Mode::Fast)),
+            (r#"{"mode":"full"}"#, Some(Mode::Full)),
+            (r#"{"mode":null}"#, Some(Mode::Full)),
+            ("{}", Some(Mode::Full)),
+            (r#"{"mode":"Fast"}"#, None),
+            (r#"{"mode":1}"#, None),
+            (r#"{"mode":"fast","mode":"fast"}"#, None),
+            (r#"{"mode":"fast"} x"#, None),
+            (r#""fast""#, None),
+            ("", None),
+        ] {
+            assert_eq!(mode_of(body.as_bytes()), mode, "{body}");
+        }
     }
 
     #[test]

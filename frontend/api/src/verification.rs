@@ -1,8 +1,9 @@
 //! The answer of `/v1/verify`.
 
-use crate::{Mode, Reason};
+use crate::{Detail, Mode, Reason};
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 use std::fmt;
+use utoipa::ToSchema;
 
 /// The result of a check.
 ///
@@ -26,6 +27,8 @@ pub enum Findings {
     Full {
         /// Answered free from the caller's own check of the last 24 hours.
         cached: bool,
+        /// The block of `detail=full`; absent where it was not asked for or is not available.
+        detail: Option<Box<Detail>>,
     },
     /// Of a fast check.
     Fast(FastFindings),
@@ -41,7 +44,7 @@ pub struct FastFindings {
 }
 
 /// The checks of a fast check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Checks {
     /// A mail host of the domain was seen.
     pub mx: bool,
@@ -75,7 +78,13 @@ impl Serialize for Verification {
         fields.serialize_field("reason", &self.reason)?;
         fields.serialize_field("credits_remaining", &self.credits_remaining)?;
         match &self.findings {
-            Findings::Full { cached } => fields.serialize_field("cached", cached)?,
+            Findings::Full { cached, detail } => {
+                fields.serialize_field("cached", cached)?;
+                match detail {
+                    Some(detail) => fields.serialize_field("detail", detail)?,
+                    None => fields.skip_field("detail")?,
+                }
+            }
             Findings::Fast(FastFindings { suggestion, checks }) => {
                 fields.serialize_field("mode", &Mode::Fast)?;
                 fields.serialize_field("suggestion", suggestion)?;
@@ -99,6 +108,7 @@ impl fmt::Debug for Verification {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Flags;
 
     #[test]
     fn the_wire_form_is_the_contract_s() {
@@ -106,7 +116,7 @@ mod tests {
             email: "a@example.com".into(),
             reason: Reason::MailboxExists,
             credits_remaining: Some(99),
-            findings: Findings::Full { cached: false },
+            findings: Findings::Full { cached: false, detail: None },
         };
         assert_eq!(
             serde_json::to_string(&result).unwrap(),
@@ -119,6 +129,18 @@ mod tests {
                 .unwrap(),
             r#"{"email":"a@example.com","deliverable":false,"reason":"invalid_syntax","credits_remaining":null,"cached":false,"rule":"syntax"}"#
         );
+        let flags = Flags {
+            free_email: false,
+            role_account: false,
+            disposable: false,
+            catch_all: false,
+            mailbox_exists: None,
+        };
+        let detail = Detail { grade: None, score: None, inbox_provider: None, flags, dns: None };
+        result.findings = Findings::Full { cached: true, detail: Some(Box::new(detail)) };
+        assert!(serde_json::to_string(&result).unwrap().ends_with(
+            r#""cached":true,"detail":{"grade":null,"score":null,"inbox_provider":null,"flags":{"free_email":false,"role_account":false,"disposable":false,"catch_all":false,"mailbox_exists":null},"dns":null}}"#
+        ));
         result.findings = Findings::Fast(FastFindings { suggestion: None, checks: None });
         assert_eq!(
             serde_json::to_string(&result).unwrap(),

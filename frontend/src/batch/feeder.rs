@@ -8,9 +8,11 @@ use super::queue::{Limits, Queue, Row, Ticket};
 use crate::clock;
 use crate::convert;
 use crate::engine_client::Line;
+use crate::metrics::{Checked, Tally};
 use crate::runtime::{self, Driver};
 use crate::store::{Known, OpenBatch, RowAnswer, RowOutcome, Store, StoreError};
 use crate::survive::forget;
+use api::Reason;
 use engine::proto::address::Address;
 use engine::{Answer, Outage, Priority, Refusal, Request};
 use std::future::poll_fn;
@@ -19,7 +21,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Questions handed out in one turn: reading the store for each takes time, and answers come in meanwhile.
 const ASKED_IN_A_TURN_MAX: usize = 256;
@@ -46,6 +48,8 @@ pub struct Feeder {
     pub door: Arc<Door>,
     /// What bounds it.
     pub limits: Limits,
+    /// What it counts.
+    pub tally: Arc<Tally>,
 }
 
 /// What keeps the loop from going on at once.
@@ -92,7 +96,7 @@ impl Feeder {
 
     fn turn(&self, queue: &mut Queue) -> Pause {
         self.receive(queue);
-        queue.give_up(clock::now());
+        queue.give_up(clock::now(), Instant::now());
         for _ in 0..LOADED_IN_A_TURN_MAX {
             let Some(batch) = queue.to_load() else { break };
             if let Err((batch, error)) = self.load(queue, batch) {
@@ -103,7 +107,7 @@ impl Feeder {
         }
         for _ in 0..ASKED_IN_A_TURN_MAX {
             let now = clock::now();
-            let Some((ticket, question)) = queue.next(now) else { return Pause::Idle };
+            let Some((ticket, question)) = queue.next(now, Instant::now()) else { return Pause::Idle };
             let address = question.address.clone();
             match self.store.known(question.account, &question.hash, now) {
                 Ok(Known::Own(result)) => queue.known(ticket, RowOutcome::Repeated(result.reason)),
@@ -173,11 +177,16 @@ impl Feeder {
 
     /// Writes a group of answers.
     async fn write(&self, answers: Vec<RowAnswer>) -> Result<(), StoreError> {
-        if !answers.is_empty() {
-            let completed = self.store.answer_rows(answers, clock::now()).await?;
-            if !completed.is_empty() {
-                tracing::debug!(batches = completed.len(), "batches are complete");
-            }
+        if answers.is_empty() {
+            return Ok(());
+        }
+        let verdicts: Vec<Reason> = answers.iter().filter_map(verdict).collect();
+        let completed = self.store.answer_rows(answers, clock::now()).await?;
+        for reason in verdicts {
+            self.tally.checked(Checked { mode: "batch", reason: reason.as_str() });
+        }
+        if !completed.is_empty() {
+            tracing::debug!(batches = completed.len(), "batches are complete");
         }
         Ok(())
     }
@@ -216,6 +225,16 @@ impl Feeder {
             poll_fn(|cx| self.door.poll(cx)).await;
         }
         Ok(())
+    }
+}
+
+/// The verdict of a row that has one.
+fn verdict(answer: &RowAnswer) -> Option<Reason> {
+    match answer.outcome {
+        RowOutcome::Verified(reason) | RowOutcome::Reused(reason) | RowOutcome::Repeated(reason) => {
+            Some(reason)
+        }
+        RowOutcome::Unanswered => None,
     }
 }
 

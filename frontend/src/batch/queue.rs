@@ -12,7 +12,7 @@ use api::Reason;
 use engine::proto::address::Address;
 use engine::proto::limits::BULK_PATIENCE;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Most questions in memory: some 20 MB.
 const LOADED_MAX: usize = 100_000;
@@ -101,7 +101,8 @@ pub struct Queue {
     loading: VecDeque<AccountId>,
     /// Every batch that is not finished, with its questions left; none yet if it is not loaded.
     batches: HashMap<BatchId, usize>,
-    under_way: BTreeMap<Ticket, (UnixMs, Question)>,
+    /// With the moments at which they were handed out: a wall clock that is set ends nobody's patience.
+    under_way: BTreeMap<Ticket, (Instant, Question)>,
     /// What is under way, by address.
     twins: HashSet<(AccountId, AddressHash)>,
     /// What is put off, by when it is ready again.
@@ -200,8 +201,8 @@ impl Queue {
         self.take_place(account);
     }
 
-    /// The next question; from now on it is under way.
-    pub fn next(&mut self, now: UnixMs) -> Option<(Ticket, &Question)> {
+    /// The next question; from this moment on it is under way.
+    pub fn next(&mut self, now: UnixMs, moment: Instant) -> Option<(Ticket, &Question)> {
         self.wake(now);
         if self.under_way.len() >= self.limits.under_way_max {
             return None;
@@ -222,7 +223,7 @@ impl Queue {
         };
         self.twins.insert((question.account, question.hash));
         let ticket = self.number();
-        let (_, question) = self.under_way.entry(ticket).or_insert((now, question));
+        let (_, question) = self.under_way.entry(ticket).or_insert((moment, question));
         Some((ticket, question))
     }
 
@@ -260,10 +261,9 @@ impl Queue {
     }
 
     /// Gives up waiting for what is under way for too long.
-    pub fn give_up(&mut self, now: UnixMs) {
-        let patience = millis(UNDER_WAY_TIME_MAX);
-        while let Some((&ticket, &(asked_at, _))) = self.under_way.first_key_value()
-            && asked_at.saturating_add(patience) <= now
+    pub fn give_up(&mut self, now: UnixMs, moment: Instant) {
+        while let Some((&ticket, &(since, _))) = self.under_way.first_key_value()
+            && moment.saturating_duration_since(since) >= UNDER_WAY_TIME_MAX
         {
             self.failed(ticket, now);
         }

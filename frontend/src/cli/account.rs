@@ -3,8 +3,10 @@
 pub use super::place::Place;
 use super::place::{all_accounts, execute, output_failed, unexpected};
 use super::table::{write_json, write_pairs, write_table};
-use crate::admin::{Command, Response, Shown};
+use crate::admin::{Command, LimitsShown, Response, Shown};
 use crate::credits::calendar::Iso8601;
+use crate::rate_limit::Overrides;
+use crate::rate_limit::limits::{LIMIT_MAX, LIMIT_MIN};
 use crate::store::{Account, AccountId, Entry, EntryId, EntryKind, SubscriptionStatus, id};
 use clap::{Args, Subcommand};
 use std::io::{self, Write};
@@ -67,6 +69,57 @@ enum AccountAction {
         #[arg(long)]
         at_period_end: bool,
     },
+    /// Give an account limits of its own in place of its plan's. Those that are not named stay as they are.
+    SetLimits {
+        /// The account's id or name.
+        #[arg(value_name = "ID")]
+        name: String,
+        /// First go back to the plan's limits.
+        #[arg(long)]
+        reset: bool,
+        #[command(flatten)]
+        set: LimitFlags,
+    },
+}
+
+/// Of a key in 60 seconds, and of the account for fair use.
+#[derive(Debug, Clone, Args)]
+#[group(required = true, multiple = true, args = [
+    "reset", "fast", "verify", "batch", "poll", "account", "fair_use_per_second", "fair_use_burst",
+])]
+struct LimitFlags {
+    /// Fast checks of a key in 60 seconds.
+    #[arg(long, value_name = "N", value_parser = limit())]
+    fast: Option<u32>,
+    /// Full checks of a key in 60 seconds.
+    #[arg(long, value_name = "N", value_parser = limit())]
+    verify: Option<u32>,
+    /// Batches of a key in 60 seconds.
+    #[arg(long, value_name = "N", value_parser = limit())]
+    batch: Option<u32>,
+    /// Polls of batches by a key in 60 seconds.
+    #[arg(long, value_name = "N", value_parser = limit())]
+    poll: Option<u32>,
+    /// Requests for the account by a key in 60 seconds.
+    #[arg(long, value_name = "N", value_parser = limit())]
+    account: Option<u32>,
+    /// Charged full checks of the account, sustained, per second.
+    #[arg(long, value_name = "N", value_parser = limit())]
+    fair_use_per_second: Option<u32>,
+    /// Charged full checks of the account that may come at once after a rest.
+    #[arg(long, value_name = "N", value_parser = limit())]
+    fair_use_burst: Option<u32>,
+}
+
+fn limit() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(i64::from(LIMIT_MIN)..=i64::from(LIMIT_MAX))
+}
+
+impl From<LimitFlags> for Overrides {
+    fn from(set: LimitFlags) -> Overrides {
+        let LimitFlags { fast, verify, batch, poll, account, fair_use_per_second, fair_use_burst } = set;
+        Overrides { fast, verify, batch, poll, account, fair_use_per_second, fair_use_burst }
+    }
 }
 
 /// Does what the command line says.
@@ -84,6 +137,8 @@ pub fn run(args: AccountArgs, place: Place<'_>, out: &mut dyn Write) -> Result<(
         Response::Account(account) => write_account(out, &account),
         Response::Accounts(accounts) if args.json => write_json(out, &accounts),
         Response::Accounts(accounts) => write_accounts(out, &accounts),
+        Response::Limits(limits) if args.json => write_json(out, &limits),
+        Response::Limits(limits) => write_limits(out, &limits),
         Response::Shown(shown) if args.json => write_json(out, &shown),
         Response::Shown(shown) => write_shown(out, &shown),
         other => return Err(unexpected(&other)),
@@ -105,6 +160,9 @@ fn command(action: AccountAction, place: Place<'_>) -> Result<Command, String> {
         }
         AccountAction::SetStatus { account, status, at_period_end } => {
             Command::AccountSetStatus { account, status, at_period_end }
+        }
+        AccountAction::SetLimits { name, reset, set } => {
+            Command::AccountSetLimits { account: name, reset, set: set.into() }
         }
     })
 }
@@ -146,8 +204,21 @@ fn write_account(out: &mut dyn Write, account: &Account) -> io::Result<()> {
     write_pairs(out, &pairs)
 }
 
+fn write_limits(out: &mut dyn Write, shown: &LimitsShown) -> io::Result<()> {
+    let limits = shown.limits.each().into_iter().zip(shown.overrides.each());
+    let rows: Vec<_> = limits
+        .map(|((name, limit), (_, own))| {
+            let source = if own.is_some() { "the account's own" } else { "the plan's" };
+            [name.replace('_', "-"), limit.to_string(), source.to_owned()]
+        })
+        .collect();
+    write_table(out, ["LIMIT", "NUMBER", "SOURCE"], &rows)
+}
+
 fn write_shown(out: &mut dyn Write, shown: &Shown) -> io::Result<()> {
     write_account(out, &shown.account)?;
+    writeln!(out, "\nLimits, of a key in 60 seconds and of the account for fair use")?;
+    write_limits(out, &shown.limits)?;
     writeln!(out, "\nKeys")?;
     super::key::write_keys(out, &shown.keys)?;
     writeln!(out, "\nLedger, newest first")?;

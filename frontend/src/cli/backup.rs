@@ -64,7 +64,7 @@ pub fn back_up(args: &BackupArgs, place: Place<'_>, out: &mut dyn Write) -> Resu
 /// # Errors
 /// One line for standard error.
 pub fn restore(args: &RestoreArgs, place: Place<'_>, out: &mut dyn Write) -> Result<(), String> {
-    let summary = backup::restore(&args.file, place.data).map_err(|error| match error {
+    let summary = backup::restore(&args.file, place.data, place.now).map_err(|error| match error {
         BackupError::NotEmpty(_) | BackupError::Open(_) => error.to_string(),
         error => format!("cannot restore {}: {error}", args.file.display()),
     })?;

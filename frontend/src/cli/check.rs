@@ -3,9 +3,10 @@
 use super::flags::{ENGINE, Flags};
 use super::{Failure, StartEngine, log};
 use crate::convert;
+use crate::detail::detail;
 use crate::engine_client::Line;
 use crate::fast::judge;
-use api::{Checked, FastFindings, Findings, Reason, Verification};
+use api::{Checked, Detail, FastFindings, Findings, Reason, Verification};
 use engine::proto::address::Address;
 use engine::{Answer, Finding, Priority, Refusal, Request};
 use std::io::{self, Write};
@@ -24,6 +25,9 @@ pub struct Args {
     /// Contact no mail server: syntax, typing mistakes, MX and lists. It cannot tell whether a mailbox exists.
     #[arg(long, conflicts_with = "trace")]
     fast: bool,
+    /// Tell what else is known: the domain's DNS, score and grade. Not with --fast.
+    #[arg(long)]
+    detail: bool,
     /// Print a JSON object a line: the API's answer and the rule that decided.
     #[arg(long)]
     json: bool,
@@ -50,7 +54,7 @@ struct Told {
 impl From<Finding> for Told {
     fn from(finding: Finding) -> Told {
         let reason = convert::reason(finding.reason);
-        Told { reason, rule: Some(finding.rule), findings: Findings::Full { cached: false } }
+        Told { reason, rule: Some(finding.rule), findings: Findings::Full { cached: false, detail: None } }
     }
 }
 
@@ -63,6 +67,12 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
         true => ask_fast(&*line, &args.addresses),
         false => ask(&*line, &args.addresses, args.trace),
     };
+    let rows = rows.and_then(|mut rows| {
+        if args.detail && !args.fast {
+            add_details(&*line, &args.addresses, &mut rows)?;
+        }
+        Ok(rows)
+    });
     engine.stop();
     let rows = rows?;
     let mut output = io::stdout().lock();
@@ -109,6 +119,25 @@ fn ask_fast(line: &dyn Line, addresses: &[String]) -> Result<Vec<Row>, Failure> 
         }
     }
     Ok(rows)
+}
+
+/// Adds the details of full checks, so many at once.
+fn add_details(line: &dyn Line, addresses: &[String], rows: &mut [Row]) -> Result<(), Failure> {
+    for (texts, rows) in addresses.chunks(UNDER_WAY_MAX).zip(rows.chunks_mut(UNDER_WAY_MAX)) {
+        let mut asked = Vec::with_capacity(rows.len());
+        for (text, row) in texts.iter().zip(rows) {
+            if let (Ok(address), Some(told)) = (Address::parse(text), &mut row.answer) {
+                let pending = line.facts(address.domain().clone()).map_err(|_| busy())?;
+                asked.push((address, told, pending));
+            }
+        }
+        for (address, told, pending) in asked {
+            let facts = pending.answer_blocking(SILENCE_MAX).ok_or_else(stuck)?.ok().flatten();
+            let block = detail(&address, told.reason, facts);
+            told.findings = Findings::Full { cached: false, detail: Some(Box::new(block)) };
+        }
+    }
+    Ok(())
 }
 
 fn busy() -> Failure {
@@ -182,13 +211,37 @@ fn print(output: &mut impl Write, args: &Args, address: &str, row: &Row) -> Resu
     }
     let rule = rule.unwrap_or("fast");
     writeln!(output, "{}\t{}\t{}\t{rule}", shown(address), verdict(*reason), reason.as_str())?;
-    if let Findings::Fast(FastFindings { suggestion: Some(suggestion), .. }) = findings {
-        writeln!(output, "    {}?", shown(suggestion))?;
+    match findings {
+        Findings::Fast(FastFindings { suggestion: Some(suggestion), .. }) => {
+            writeln!(output, "    {}?", shown(suggestion))?;
+        }
+        Findings::Full { detail: Some(detail), .. } => print_detail(output, detail)?,
+        Findings::Fast(_) | Findings::Full { detail: None, .. } => {}
     }
     for step in &row.trace {
         writeln!(output, "    {}", shown(step))?;
     }
     Ok(())
+}
+
+fn print_detail(output: &mut impl Write, detail: &Detail) -> io::Result<()> {
+    let Detail { grade: Some(grade), score: Some(score), dns: Some(dns), .. } = detail else {
+        return writeln!(output, "    the domain's DNS could not be read");
+    };
+    let provider = detail.inbox_provider.map_or(String::new(), |provider| format!(", at {provider}"));
+    writeln!(output, "    grade {grade}, score {score}{provider}")?;
+    let list = |items: &[&str]| if items.is_empty() { "none".to_owned() } else { items.join(", ") };
+    let word = |yes| if yes { "yes" } else { "no" };
+    writeln!(output, "    mx: {}", list(&dns.mx_hosts.iter().map(AsRef::as_ref).collect::<Vec<_>>()))?;
+    writeln!(
+        output,
+        "    spf: {}, dmarc: {}, dkim: {}, bimi: {}, ptr: {}",
+        word(dns.spf),
+        dns.dmarc_policy.unwrap_or("no"),
+        list(&dns.dkim_selectors),
+        word(dns.bimi),
+        word(dns.ptr)
+    )
 }
 
 fn verdict(reason: Reason) -> &'static str {

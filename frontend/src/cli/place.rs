@@ -64,6 +64,7 @@ pub(super) fn unexpected(response: &Response) -> String {
         Response::Account(_) => "an account",
         Response::Accounts(_) => "accounts",
         Response::Shown(_) => "an account with its ledger",
+        Response::Limits(_) => "limits",
         Response::Key(_) => "a key",
         Response::Keys(_) => "keys",
         Response::Metrics(_) => "metrics",

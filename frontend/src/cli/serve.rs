@@ -14,16 +14,19 @@ use crate::clock;
 use crate::config::Config;
 use crate::engine_client::Backend;
 use crate::housekeeping::Housekeeping;
+use crate::limiter::{Keeper, Limiter};
 use crate::listen::Listeners;
 use crate::metrics::Metrics;
 use crate::metrics::endpoint::Endpoint;
+use crate::peers::Peers;
 use crate::runtime::{self, Choice};
 use crate::server::{Common, Station};
 use crate::status::{Phase, Status};
 use crate::store::{RedbStore, Store, StoreOptions};
 use crate::survive::log_panics;
+use crate::tls::Tls;
 use crate::worker::Commons;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use socket2::SockRef;
 use std::io::{self, IsTerminal, Write};
@@ -80,7 +83,8 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
         );
     }
     let (events, inbox) = channel();
-    watch_signals(events.clone())?;
+    let tls = load_tls(&config)?;
+    watch_signals(events.clone(), tls.clone())?;
     let choice = runtime::choose(config.engine.driver).map_err(Failure::failed)?;
     // Before the store: a port that is taken leaves no data folder behind. Who connects now waits to be accepted.
     let listeners = Listeners::open(config.listen, config.frontend_threads()).map_err(Failure::failed)?;
@@ -96,6 +100,11 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
         tracing::warn!("others than its owner may look into the data folder; `chmod 700` it");
     }
     let store: Arc<dyn Store> = Arc::new(store);
+    let limiter = Limiter::open(Arc::clone(&store)).map_err(|error| Failure::failed(error.to_string()))?;
+    let limiter = Arc::new(limiter);
+    let keeper = Keeper::start(Arc::clone(&limiter), clock::now).map_err(|error| {
+        Failure::failed(format!("cannot start the thread that keeps rate limits: {error}"))
+    })?;
     let engine = start_engine(engine_config)?;
     let metrics = Metrics::new(
         listeners.sockets.len(),
@@ -118,8 +127,10 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
         choice: &choice,
         engine: &*engine,
         store: &store,
+        limiter: &limiter,
         metrics: &metrics,
         events: &events,
+        tls: &tls,
     };
     crew.start_feeder(&door)?;
     let threads = crew.start_frontends(listeners, &door, &status)?;
@@ -132,21 +143,45 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
 
     let End::Drained(outcome) = until_the_end(threads, &status, &door, &inbox) else {
         // Ending these in order takes time, and none is left. The next start finds what they leave and goes on.
-        std::mem::forget((admin, endpoint, engine, housekeeping));
+        std::mem::forget((admin, endpoint, engine, housekeeping, keeper));
         return Err(Failure::failed("ended by a second signal; what was under way is given up"));
     };
     drop((admin, endpoint, housekeeping));
     engine.stop();
+    drop(keeper);
     outcome
 }
 
-fn watch_signals(events: Sender<Event>) -> Result<(), Failure> {
+/// The certificate, where the API is to be served under TLS.
+fn load_tls(config: &Config) -> Result<Option<Arc<Tls>>, Failure> {
+    match (&config.tls_cert, &config.tls_key) {
+        (None, None) => Ok(None),
+        (Some(certificate), Some(key)) => {
+            let tls = Tls::load(certificate.clone(), key.clone()).map_err(Failure::failed)?;
+            Ok(Some(Arc::new(tls)))
+        }
+        (Some(_), None) => Err(Failure::usage("--tls-cert: give the certificate's key too, with --tls-key")),
+        (None, Some(_)) => Err(Failure::usage("--tls-key: give the key's certificate too, with --tls-cert")),
+    }
+}
+
+/// SIGTERM and SIGINT end the server; with TLS, SIGHUP reads the certificate again.
+fn watch_signals(events: Sender<Event>, tls: Option<Arc<Tls>>) -> Result<(), Failure> {
     let cannot = |error: io::Error| Failure::failed(format!("cannot watch for signals: {error}"));
     let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(cannot)?;
+    if tls.is_some() {
+        signals.add_signal(SIGHUP).map_err(cannot)?;
+    }
     let watch = move || {
-        for _ in signals.forever() {
-            // Nobody listens any more once the server is about to end anyway.
-            let _ = events.send(Event::Signal);
+        for signal in signals.forever() {
+            match &tls {
+                Some(tls) if signal == SIGHUP => match tls.reload() {
+                    Ok(()) => tracing::info!("the certificate was read again"),
+                    Err(why) => tracing::warn!("the certificate stays as it was: {why}"),
+                },
+                // Nobody listens any more once the server is about to end anyway.
+                _ => drop(events.send(Event::Signal)),
+            }
         }
     };
     thread::Builder::new().name("signals".into()).spawn(watch).map(drop).map_err(cannot)
@@ -158,8 +193,10 @@ struct Crew<'s> {
     choice: &'s Choice,
     engine: &'s dyn Backend,
     store: &'s Arc<dyn Store>,
+    limiter: &'s Arc<Limiter>,
     metrics: &'s Metrics,
     events: &'s Sender<Event>,
+    tls: &'s Option<Arc<Tls>>,
 }
 
 impl Crew<'_> {
@@ -176,6 +213,7 @@ impl Crew<'_> {
             store: Arc::clone(self.store),
             door: Arc::clone(door),
             limits: Limits { under_way_max: room, ..self.config.batch },
+            tally: self.metrics.tally_of_batches(),
         };
         self.start("batches".into(), || feeder.run())
     }
@@ -193,13 +231,18 @@ impl Crew<'_> {
             flights: Arc::default(),
             in_progress: Arc::default(),
             door: Arc::clone(door),
+            description: serde_json::to_vec(&api::openapi::document(self.config.base_url()))
+                .map_err(|error| Failure::failed(format!("cannot render the description: {error}")))?,
         });
         let common = Common {
             driver: self.choice.driver,
             store: Arc::clone(self.store),
+            limiter: Arc::clone(self.limiter),
             status: Arc::clone(status),
             commons,
             connections: self.config.connections.div_ceil(count),
+            peers: Peers::new(self.config.connections_per_peer),
+            tls: self.tls.clone(),
         };
         let mut threads = Vec::with_capacity(count);
         for (number, listener) in listeners.sockets.into_iter().enumerate() {
@@ -268,7 +311,8 @@ fn announce(config: &Config, choice: &Choice, engine: &dyn Backend, address: &st
     writeln!(output, "frontend: monoio on {} ({}), threads: {threads}", choice.driver.name(), choice.why)?;
     writeln!(output, "engine: {}", engine.describe())?;
     writeln!(output, "data: {}", config.data.display())?;
-    writeln!(output, "listening on http://{address}")?;
+    let scheme = if config.tls_cert.is_some() { "https" } else { "http" };
+    writeln!(output, "listening on {scheme}://{address}")?;
     Ok(output.flush()?)
 }
 

@@ -1,8 +1,9 @@
 //! The TOML file. A key that does not exist is refused, with its line and the nearest key that does.
 
-use super::plans::{self, PlanConfig};
+use super::plans;
 use super::settings::{self, SETTINGS};
 use super::{Config, ConfigError};
+use crate::store::Plan;
 use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -11,7 +12,7 @@ use toml::de::{DeTable, DeValue};
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Settings whose value is a path: in the file it is relative to the file's folder.
-const PATHS: [&str; 2] = ["data", "spamtraps"];
+const PATHS: [&str; 4] = ["data", "spamtraps", "tls_cert", "tls_key"];
 
 /// A key and its value, with their places.
 pub type Entry<'t, 'i> = (&'t Spanned<std::borrow::Cow<'i, str>>, &'t Spanned<DeValue<'i>>);
@@ -111,17 +112,17 @@ fn scalar(value: &DeValue<'_>) -> Option<String> {
     }
 }
 
-fn read_plans(value: &Spanned<DeValue<'_>>) -> Result<Vec<PlanConfig>, Fault> {
+fn read_plans(value: &Spanned<DeValue<'_>>) -> Result<Vec<Plan>, Fault> {
     let wrong = |at: usize| Fault { at, why: "plan: write each plan as a table [[plan]]".into() };
     let items = value.get_ref().as_array().ok_or_else(|| wrong(value.span().start))?;
-    let mut read: Vec<PlanConfig> = Vec::new();
+    let mut read: Vec<Plan> = Vec::new();
     for item in items.iter() {
         let table = item.get_ref().as_table().ok_or_else(|| wrong(item.span().start))?;
         let plan = plans::read(item.span().start, table)?;
-        if read.iter().any(|other| other.plan.id == plan.plan.id) {
+        if read.iter().any(|other| other.id == plan.id) {
             return Err(Fault {
                 at: item.span().start,
-                why: format!("plan: `{}` is defined twice", plan.plan.id),
+                why: format!("plan: `{}` is defined twice", plan.id),
             });
         }
         read.push(plan);

@@ -2,81 +2,46 @@
 
 use super::file::{Fault, canonical, unknown};
 use super::settings::number;
+use crate::rate_limit::Limits;
+use crate::rate_limit::limits::{LIMIT_MAX, LIMIT_MIN};
 use crate::store::{CREDITS_MAX, Plan, PlanTable};
 use std::fmt::Write;
 use toml::Value;
 use toml::de::{DeTable, DeValue};
 
-/// A plan with its limits.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PlanConfig {
-    /// What the store needs of it.
-    pub plan: Plan,
-    /// Requests per minute and key.
-    pub limits: Limits,
-}
-
-/// Most requests of one key in 60 seconds, for each row of the contract's table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// `/v1/verify` with `mode=fast`.
-    pub fast: u32,
-    /// `/v1/verify`, full.
-    pub verify: u32,
-    /// `POST /v1/verify/batch`.
-    pub batch: u32,
-    /// `GET /v1/verify/batch/{batch_id}`.
-    pub poll: u32,
-    /// `/v1/account`.
-    pub account: u32,
-}
-
-/// The limits of the contract.
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { fast: 600, verify: 600, batch: 30, poll: 600, account: 300 }
-    }
-}
-
 const KEYS: [&str; 6] = ["id", "name", "monthly_credits", "batches", "resets", "limits"];
-const LIMITS: [&str; 5] = ["fast", "verify", "batch", "poll", "account"];
-const LIMIT_MAX: u32 = 1_000_000;
 
 /// The plans that hold when the file names none.
-pub fn standard() -> Vec<PlanConfig> {
-    let with_limits = |plan: &Plan| PlanConfig { plan: plan.clone(), limits: Limits::default() };
-    let mut plans: Vec<PlanConfig> = PlanTable::standard().iter().map(with_limits).collect();
-    plans.sort_by_key(|plan| plan.plan.monthly_credits);
+pub fn standard() -> Vec<Plan> {
+    let mut plans: Vec<Plan> = PlanTable::standard().iter().cloned().collect();
+    plans.sort_by_key(|plan| plan.monthly_credits);
     plans
 }
 
-impl PlanConfig {
-    /// The plan as a table of the file.
-    pub fn to_toml(&self) -> String {
-        let Plan { id, name, monthly_credits, batches_allowed, resets } = &self.plan;
-        let text = |text: &str| Value::String(text.to_owned()).to_string();
-        let mut table = format!("[[plan]]\nid = {}\nname = {}\n", text(id), text(name));
-        let _ = writeln!(table, "monthly_credits = {monthly_credits}");
-        let _ = writeln!(table, "batches = {batches_allowed}\nresets = {resets}");
-        let Limits { fast, verify, batch, poll, account } = self.limits;
-        let _ = writeln!(
-            table,
-            "limits = {{ fast = {fast}, verify = {verify}, batch = {batch}, poll = {poll}, account = {account} }}"
-        );
-        table
+/// A plan as a table of the file.
+pub fn to_toml(plan: &Plan) -> String {
+    let Plan { id, name, monthly_credits, batches_allowed, resets, limits } = plan;
+    let text = |text: &str| Value::String(text.to_owned()).to_string();
+    let mut table = format!("[[plan]]\nid = {}\nname = {}\n", text(id), text(name));
+    let _ = writeln!(table, "monthly_credits = {monthly_credits}");
+    let _ = writeln!(table, "batches = {batches_allowed}\nresets = {resets}");
+    let _ = writeln!(table, "[plan.limits]");
+    for (name, limit) in limits.each() {
+        let _ = writeln!(table, "{name} = {limit}");
     }
+    table
 }
 
 /// Reads one table; `at` is where it begins.
-pub fn read(at: usize, table: &DeTable<'_>) -> Result<PlanConfig, Fault> {
+pub fn read(at: usize, table: &DeTable<'_>) -> Result<Plan, Fault> {
     let mut plan = Plan {
         id: String::new(),
         name: String::new(),
         monthly_credits: 0,
         batches_allowed: true,
         resets: true,
+        limits: Limits::default(),
     };
-    let mut limits = Limits::default();
     let mut seen = Vec::new();
     for (key, value) in table.iter() {
         let at = key.span().start;
@@ -89,14 +54,14 @@ pub fn read(at: usize, table: &DeTable<'_>) -> Result<PlanConfig, Fault> {
             "monthly_credits" => plan.monthly_credits = integer(value, 0, CREDITS_MAX).map_err(fault)?,
             "batches" => plan.batches_allowed = boolean(value).map_err(fault)?,
             "resets" => plan.resets = boolean(value).map_err(fault)?,
-            "limits" => limits = read_limits(at, value)?,
+            "limits" => plan.limits = read_limits(at, value)?,
             _ => return Err(unknown(at, key.get_ref(), KEYS.into_iter())),
         }
         seen.push(name);
     }
     match ["id", "name", "monthly_credits"].iter().find(|key| !seen.iter().any(|name| name == *key)) {
         Some(key) => Err(Fault { at, why: format!("plan: `{key}` is missing") }),
-        None => Ok(PlanConfig { plan, limits }),
+        None => Ok(plan),
     }
 }
 
@@ -105,15 +70,12 @@ fn read_limits(at: usize, value: &DeValue<'_>) -> Result<Limits, Fault> {
     let table = value.as_table().ok_or_else(|| Fault { at, why: "plan: limits: must be a table".into() })?;
     for (key, value) in table.iter() {
         let at = key.span().start;
-        let slot = match canonical(key.get_ref()).as_str() {
-            "fast" => &mut limits.fast,
-            "verify" => &mut limits.verify,
-            "batch" => &mut limits.batch,
-            "poll" => &mut limits.poll,
-            "account" => &mut limits.account,
-            _ => return Err(unknown(at, key.get_ref(), LIMITS.into_iter())),
+        let name = canonical(key.get_ref());
+        let names = limits.each().map(|(name, _)| name);
+        let Some((_, slot)) = limits.each_mut().into_iter().find(|(known, _)| *known == name) else {
+            return Err(unknown(at, key.get_ref(), names.into_iter()));
         };
-        *slot = integer(value.get_ref(), 1, LIMIT_MAX)
+        *slot = integer(value.get_ref(), LIMIT_MIN, LIMIT_MAX)
             .map_err(|why| Fault { at, why: format!("plan: limits.{}: {why}", key.get_ref()) })?;
     }
     Ok(limits)

@@ -58,6 +58,9 @@ pub fn find(key: &str) -> Option<&'static Setting> {
 /// Longest name that EHLO can say: a domain's.
 const NAME_BYTES_MAX: usize = 253;
 
+/// Longest base address of the API.
+const URL_BYTES_MAX: usize = 2048;
+
 /// Every setting, in the order of the help.
 pub const SETTINGS: &[Setting] = &[
     Setting {
@@ -68,6 +71,15 @@ pub const SETTINGS: &[Setting] = &[
         many: false,
         set: |config, given| put(&mut config.listen, socket(one(given))),
         show: |config| text(config.listen),
+    },
+    Setting {
+        key: "public_url",
+        value_name: "URL",
+        help: "where callers reach the API, as its description tells them; default: where they found it",
+        scope: Scope::Server,
+        many: false,
+        set: |config, given| put(&mut config.public_url, base_url(one(given)).map(Some)),
+        show: |config| config.public_url.as_ref().and_then(text),
     },
     Setting {
         key: "data",
@@ -95,6 +107,33 @@ pub const SETTINGS: &[Setting] = &[
         many: false,
         set: |config, given| put(&mut config.connections, number(one(given), 1, 1_000_000)),
         show: |config| integer(config.connections),
+    },
+    Setting {
+        key: "connections_per_peer",
+        value_name: "N",
+        help: "most of them from one address (of IPv6: from one /64 network); 0: no limit, as behind a proxy",
+        scope: Scope::Server,
+        many: false,
+        set: |config, given| put(&mut config.connections_per_peer, number(one(given), 0, 1_000_000)),
+        show: |config| integer(config.connections_per_peer),
+    },
+    Setting {
+        key: "tls_cert",
+        value_name: "FILE",
+        help: "certificate for HTTPS, with its chain, in PEM; read again on SIGHUP; default: HTTP",
+        scope: Scope::Server,
+        many: false,
+        set: |config, given| put(&mut config.tls_cert, path(one(given)).map(Some)),
+        show: |config| config.tls_cert.as_ref().and_then(|path| text(path.display())),
+    },
+    Setting {
+        key: "tls_key",
+        value_name: "FILE",
+        help: "its private key, in PEM",
+        scope: Scope::Server,
+        many: false,
+        set: |config, given| put(&mut config.tls_key, path(one(given)).map(Some)),
+        show: |config| config.tls_key.as_ref().and_then(|path| text(path.display())),
     },
     Setting {
         key: "metrics",
@@ -323,6 +362,18 @@ fn host_name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+/// Paths are appended to it, so it ends without a slash.
+fn base_url(text: &str) -> Result<String, String> {
+    let url = text.trim_end_matches('/');
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+    let host = rest.and_then(|rest| rest.split('/').next()).unwrap_or_default();
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-._~:/[]%".contains(c);
+    if host.is_empty() || url.len() > URL_BYTES_MAX || !url.chars().all(fits) {
+        return Err(format!("`{text}` is no base address, as https://api.example.com"));
+    }
+    Ok(url.to_owned())
+}
+
 fn address(text: &str) -> Result<String, String> {
     match Address::parse(text) {
         Ok(address) if !address.needs_smtputf8() => Ok(address.as_str().to_owned()),
@@ -355,7 +406,8 @@ mod tests {
         let config = Config::default();
         for (i, setting) in SETTINGS.iter().enumerate() {
             assert!(SETTINGS[..i].iter().all(|other| other.key != setting.key), "{}", setting.key);
-            let absent = ["metrics", "spamtraps", "ehlo", "mail_from"].contains(&setting.key);
+            let absent = ["tls_cert", "tls_key", "public_url", "metrics", "spamtraps", "ehlo", "mail_from"]
+                .contains(&setting.key);
             assert_eq!((setting.show)(&config).is_none(), absent, "{}", setting.key);
         }
     }
@@ -369,6 +421,10 @@ mod tests {
             ("smtp_port", "0"),
             ("ehlo", "a b"),
             ("ehlo", "a\r\nMAIL"),
+            ("public_url", "api.example.com"),
+            ("public_url", "https:///v1"),
+            ("public_url", "https://api.example.com/?a=b"),
+            ("public_url", "https://user@api.example.com"),
             ("mail_from", "a>\r\n@b"),
             ("mail_from", "nobody"),
             ("mail_from", "é@example.com"),

@@ -1,5 +1,6 @@
 //! `GET` and `POST /v1/verify`: one address.
 
+mod detail;
 mod fast;
 pub mod full;
 pub mod test_mode;
@@ -19,20 +20,21 @@ use full::Checked;
 struct Asked {
     email: String,
     mode: Mode,
+    detail: Option<DetailLevel>,
 }
 
 /// `GET /v1/verify?email=`.
 pub async fn get(call: Call) -> Result<Reply, Refusal> {
     let query = Query::parse(&call.query).map_err(Refusal::invalid)?;
     let mut issues = Vec::new();
-    let (mode, _) = parameters(&query, &mut issues);
+    let (mode, detail) = parameters(&query, &mut issues);
     let email = query.get("email").unwrap_or_else(|issue| {
         issues.push(issue);
         None
     });
     match email {
         Some(email) if issues.is_empty() => {
-            let asked = Asked { email: email.to_owned(), mode: mode.unwrap_or_default() };
+            let asked = Asked { email: email.to_owned(), mode: mode.unwrap_or_default(), detail };
             answer(&call, asked).await
         }
         None if !issues.iter().any(|issue| issue.kind == IssueType::Duplicate) => {
@@ -60,7 +62,8 @@ pub async fn post(call: Call) -> Result<Reply, Refusal> {
     if !issues.is_empty() {
         return Err(Refusal::invalid(issues));
     }
-    answer(&call, Asked { email: body.email, mode: mode.or(body.mode).unwrap_or_default() }).await
+    let mode = mode.or(body.mode).unwrap_or_default();
+    answer(&call, Asked { email: body.email, mode, detail: detail.or(body.detail) }).await
 }
 
 fn parameters(query: &Query, issues: &mut Vec<Issue>) -> (Option<Mode>, Option<DetailLevel>) {
@@ -84,11 +87,12 @@ fn agree<T: PartialEq>(name: &'static str, query: Option<T>, body: Option<T>, is
 
 async fn answer(call: &Call, asked: Asked) -> Result<Reply, Refusal> {
     let caller = call.caller()?;
-    let verification = match asked.mode {
+    let asked_mode = asked.mode;
+    let verification = match asked_mode {
         Mode::Fast => fast::check(&call.worker, asked.email).await?,
-        Mode::Full => full_check(call, caller, asked.email).await?,
+        Mode::Full => full_check(call, caller, asked).await?,
     };
-    let mode = match (asked.mode, caller.mode) {
+    let mode = match (asked_mode, caller.mode) {
         (Mode::Fast, _) => "fast",
         (Mode::Full, KeyMode::Live) => "full",
         (Mode::Full, KeyMode::Test) => "test",
@@ -97,13 +101,27 @@ async fn answer(call: &Call, asked: Asked) -> Result<Reply, Refusal> {
     Reply::json(200, &verification)
 }
 
-async fn full_check(call: &Call, caller: Caller, email: String) -> Result<Verification, Refusal> {
+async fn full_check(call: &Call, caller: Caller, asked: Asked) -> Result<Verification, Refusal> {
     let free = |reason| Checked { reason, credits_remaining: None, cached: false };
-    let checked = match (Address::parse(&email), caller.mode) {
-        (Err(_), _) => free(Reason::InvalidSyntax),
-        (Ok(address), KeyMode::Test) => free(test_mode::reason(address.local())),
-        (Ok(address), KeyMode::Live) => full::check(&call.worker, caller.account, address).await?,
+    let (checked, detail) = match (Address::parse(&asked.email), caller.mode) {
+        (Err(_), _) => (free(Reason::InvalidSyntax), None),
+        (Ok(address), KeyMode::Test) => (free(test_mode::reason(address.local())), None),
+        (Ok(address), KeyMode::Live) => {
+            let checked = full::check(&call.worker, caller.account, address.clone()).await?;
+            let detail = match asked.detail {
+                Some(DetailLevel::Full) => {
+                    Some(Box::new(detail::gather(&call.worker, &address, checked.reason).await))
+                }
+                None => None,
+            };
+            (checked, detail)
+        }
     };
     let Checked { reason, credits_remaining, cached } = checked;
-    Ok(Verification { email, reason, credits_remaining, findings: Findings::Full { cached } })
+    Ok(Verification {
+        email: asked.email,
+        reason,
+        credits_remaining,
+        findings: Findings::Full { cached, detail },
+    })
 }

@@ -28,6 +28,7 @@ impl Txn<'_> {
         self.record(&mut account, EntryKind::Period, step, now)?;
         self.names.insert(account.row.name.as_str(), &account.id.to_bytes())?;
         self.save(&account)?;
+        self.key_changes.push(KeyChange::Plan(account.id, account.row.plan.clone()));
         Ok(Ok(account.view()))
     }
 
@@ -64,6 +65,7 @@ impl Txn<'_> {
             self.record(&mut account, EntryKind::Period, step, now)?;
         }
         self.save(&account)?;
+        self.key_changes.push(KeyChange::Plan(account.id, account.row.plan.clone()));
         Ok(Ok(account.view()))
     }
 

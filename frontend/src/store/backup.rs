@@ -9,7 +9,7 @@ mod load;
 
 use super::folder::Folder;
 use super::tables::{self, TableVisitor};
-use super::{OpenError, StoreError, UnixMs};
+use super::{OpenError, StoreError, UnixMs, vault};
 use ::redb::{
     Builder, Database, Key, ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata,
 };
@@ -20,9 +20,6 @@ use std::fmt;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-
-/// Where the files of keys stand in the data folder.
-pub(super) const KEYS_FOLDER: &str = "keys";
 
 /// What a backup holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -128,7 +125,7 @@ pub(super) fn dump(
     // Before the files of keys: rows that come later may need a key that is not there yet.
     let transaction = database.begin_read()?;
     let mut out = Writer::begin(sink)?;
-    for (name, path) in folder.map_or(Ok(Vec::new()), |folder| key_files(folder, now))? {
+    for (name, path) in folder.map_or(Ok(Vec::new()), |folder| vault::kept_files(folder, now))? {
         match fs::read(&path) {
             Ok(content) => out.key_file(&name, &content)?,
             // It expired this moment.
@@ -167,23 +164,6 @@ impl TableVisitor for Dump<'_, '_> {
         }
         Ok(())
     }
-}
-
-/// The files of keys that a backup carries, by name.
-fn key_files(folder: &Path, _now: UnixMs) -> io::Result<Vec<(String, PathBuf)>> {
-    let entries = match fs::read_dir(folder.join(KEYS_FOLDER)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
-    let mut files = Vec::new();
-    for entry in entries {
-        let entry = entry?;
-        if let (true, Ok(name)) = (entry.file_type()?.is_file(), entry.file_name().into_string()) {
-            files.push((name, entry.path()));
-        }
-    }
-    files.sort();
-    Ok(files)
 }
 
 /// What the store takes up now.

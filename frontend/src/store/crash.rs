@@ -3,6 +3,8 @@
 //!
 //! A failure prints the round; the seed is fixed, so it comes again.
 
+mod batches;
+
 use super::vault::Vault;
 use super::*;
 use ::redb::StorageBackend;
@@ -242,7 +244,12 @@ impl Told {
 }
 
 fn open(disk: &Disk) -> Result<RedbStore, OpenError> {
-    RedbStore::open_backend(disk.clone(), Arc::new(Vault::in_memory()), PlanTable::standard(), NOW)
+    open_with(disk, &Arc::new(Vault::in_memory()))
+}
+
+/// Keys are files of their own, synced before they are used: a crash of the database's disk takes none of them.
+fn open_with(disk: &Disk, vault: &Arc<Vault>) -> Result<RedbStore, OpenError> {
+    RedbStore::open_backend(disk.clone(), Arc::clone(vault), PlanTable::standard(), NOW)
         .map(|(store, _)| store)
 }
 

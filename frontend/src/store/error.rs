@@ -2,6 +2,7 @@
 //! that the caller gave.
 
 use super::types::{CREDITS_MAX, HOLD_CREDITS_MAX, SubscriptionStatus, TEXT_CHARS_MAX};
+use crate::rate_limit::limits::{LIMIT_MAX, LIMIT_MIN};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -168,6 +169,8 @@ pub enum ChangeError {
     BadText,
     /// No credits, or more than [`CREDITS_MAX`], or the sum would be too much.
     BadAmount,
+    /// A limit is not one that may be set.
+    BadLimit,
     /// The id is in use already.
     Exists,
     /// The id was made so long ago that the ledger cannot tell whether it was used.
@@ -260,6 +263,7 @@ impl fmt::Display for ChangeError {
                  not empty and does not look like an account id"
             ),
             ChangeError::BadAmount => write!(f, "a grant takes 1 to {CREDITS_MAX} credits"),
+            ChangeError::BadLimit => write!(f, "a limit is a number from {LIMIT_MIN} to {LIMIT_MAX}"),
             ChangeError::Exists => f.write_str("the id is in use already"),
             ChangeError::TooOld => f.write_str("the id is too old"),
             ChangeError::Store(error) => error.fmt(f),

@@ -1,9 +1,10 @@
-//! API keys in memory: what every request looks up. It holds exactly what is committed: the writer changes it after
+//! API keys, and on which terms their accounts are, in memory: what every request looks up. It holds exactly what is committed: the writer changes it after
 //! a commit and before it answers, so a revocation that was answered is in force.
 
 use super::tables::KeyRow;
-use super::types::{KeyHash, KeyInfo, KeyLookup, UnixMs};
+use super::types::{KeyHash, KeyInfo, KeyLookup, PlanTable, Terms, UnixMs};
 use super::{AccountId, KeyId};
+use crate::rate_limit::Overrides;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -20,6 +21,13 @@ pub(super) struct KeyIndex {
 struct Keys {
     by_hash: HashMap<KeyHash, Arc<IndexedKey>>,
     by_id: BTreeMap<KeyId, Arc<IndexedKey>>,
+    accounts: HashMap<AccountId, IndexedAccount>,
+}
+
+#[derive(Default)]
+struct IndexedAccount {
+    plan: String,
+    overrides: Overrides,
 }
 
 struct IndexedKey {
@@ -34,6 +42,10 @@ struct IndexedKey {
 pub(super) enum KeyChange {
     Added(KeyId, KeyRow),
     Revoked(KeyId, UnixMs),
+    /// An account has this plan from now on.
+    Plan(AccountId, String),
+    /// An account has these limits of its own from now on.
+    Overrides(AccountId, Overrides),
 }
 
 impl KeyIndex {
@@ -50,6 +62,8 @@ impl KeyIndex {
                         key.revoked_at.store(at, Ordering::Release);
                     }
                 }
+                KeyChange::Plan(id, plan) => keys.accounts.entry(id).or_default().plan = plan,
+                KeyChange::Overrides(id, own) => keys.accounts.entry(id).or_default().overrides = own,
             }
         }
     }
@@ -62,6 +76,18 @@ impl KeyIndex {
             account: key.row.account,
             mode: key.row.mode,
             revoked: key.revoked_at.load(Ordering::Acquire) != 0,
+        })
+    }
+
+    /// The account's terms. Its plan is in the table: opening the store and changing a plan see to that.
+    pub fn terms(&self, account: AccountId, plans: &PlanTable) -> Option<Terms> {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let IndexedAccount { plan, overrides } = keys.accounts.get(&account)?;
+        let plan = plans.find(plan)?;
+        Some(Terms {
+            batches_allowed: plan.batches_allowed,
+            limits: plan.limits.with(overrides),
+            overrides: *overrides,
         })
     }
 

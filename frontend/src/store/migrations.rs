@@ -9,7 +9,7 @@ use std::path::Path;
 type Step = fn(&WriteTransaction) -> Result<(), StoreError>;
 
 /// `STEPS[n]` leads from format n + 1 to n + 2.
-const STEPS: [Step; FORMAT as usize - 1] = [results_and_batches];
+const STEPS: [Step; FORMAT as usize - 1] = [to_2];
 
 /// Makes the tables of a new file, or brings those of an old one up to date.
 pub(super) fn migrate(database: &Database, path: &Path) -> Result<(), OpenError> {
@@ -54,19 +54,22 @@ fn create(database: &Database, format: u32) -> Result<(), StoreError> {
         transaction.open_table(tables::KEYS)?;
         transaction.open_table(tables::HOLDS)?;
         transaction.open_table(tables::LEDGER)?;
-        results_and_batches(transaction)
+        to_2(transaction)
     };
     apply(database, make, format)
 }
 
 /// From format 1 to 2, which adds tables and changes none.
-fn results_and_batches(transaction: &WriteTransaction) -> Result<(), StoreError> {
+fn to_2(transaction: &WriteTransaction) -> Result<(), StoreError> {
     transaction.open_table(tables::RESULTS)?;
     transaction.open_table(tables::BATCHES)?;
     transaction.open_table(tables::BATCH_ROWS)?;
     transaction.open_table(tables::OPEN_BATCHES)?;
     transaction.open_table(tables::IDEMPOTENCY)?;
     transaction.open_table(tables::EXPIRIES)?;
+    transaction.open_table(tables::LIMITS)?;
+    transaction.open_table(tables::WINDOWS)?;
+    transaction.open_table(tables::FAIR_USE)?;
     Ok(())
 }
 

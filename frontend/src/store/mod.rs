@@ -23,13 +23,18 @@ mod error;
 mod folder;
 pub mod id;
 mod index;
+#[cfg(test)]
+mod index_check;
 mod ledger;
+mod limits;
 mod migrations;
 mod pending;
 mod purge;
 mod reason;
 mod redb;
 mod results;
+#[cfg(test)]
+mod retention;
 mod row;
 mod sweep;
 mod tables;
@@ -48,6 +53,7 @@ pub use types::*;
 pub use vault::KEY_FOLDER;
 
 use crate::credits::Balance;
+use crate::rate_limit::{Kept, Overrides};
 pub use backup::Sizes;
 use backup::{BackupError, BackupSummary};
 use std::io::Write;
@@ -141,6 +147,29 @@ pub trait Store: Send + Sync {
     /// Notes that the key was used. Writes at most once a minute for each key and never waits; a note that finds the
     /// queue full is left to the next use.
     fn key_used(&self, id: KeyId, now: UnixMs);
+
+    // Limits.
+
+    /// What the account may do. From memory: quick, takes no transaction, and sees a change the moment it is
+    /// answered.
+    fn terms(&self, account: AccountId) -> Option<Terms>;
+
+    /// Gives an account limits of its own in place of its plan's, after forgetting all that it had if `reset` is set.
+    fn set_overrides(
+        &self,
+        account: AccountId,
+        reset: bool,
+        set: Overrides,
+    ) -> Pending<Overrides, ChangeError>;
+
+    /// Keeps counters over a restart, and forgets those that are empty.
+    fn keep_counters(&self, changed: Kept) -> Pending<(), StoreError>;
+
+    /// Every counter that is kept.
+    ///
+    /// # Errors
+    /// As [`Store::account`].
+    fn kept_counters(&self) -> Result<Kept, StoreError>;
 
     // The ledger.
 

@@ -16,9 +16,10 @@ use super::vault::Vault;
 use super::writer::{Class, Context, Writer};
 use super::{
     AccountId, BatchError, BatchId, ChangeError, HoldError, KeyId, OpenError, Pending, SettleError, Store,
-    StoreError, audit, batches, migrations, results,
+    StoreError, audit, batches, limits, migrations, results,
 };
 use crate::credits::Balance;
+use crate::rate_limit::{Kept, Overrides};
 use ::redb::{Builder, Database, ReadOnlyTable, ReadableDatabase, ReadableTable};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -101,6 +102,11 @@ impl RedbStore {
         RedbStore::start(database, vault, path, plans, now)
     }
 
+    #[cfg(test)]
+    pub(super) fn database(&self) -> &Database {
+        &self.database
+    }
+
     fn start(
         database: Database,
         vault: Arc<Vault>,
@@ -112,6 +118,7 @@ impl RedbStore {
         check_plans(&database, &plans)?;
         let index = Arc::new(KeyIndex::default());
         index.apply(read_keys(&database)?);
+        index.apply(limits::read_terms(&database)?);
         let (database, plans) = (Arc::new(database), Arc::new(plans));
         let context = Context {
             database: Arc::clone(&database),
@@ -282,6 +289,27 @@ impl Store for RedbStore {
             // Nobody waits: the next use makes up for a note that is lost.
             drop(self.change(move |txn| Ok(Ok(txn.note_key_use(id, now)?))));
         }
+    }
+
+    fn terms(&self, account: AccountId) -> Option<Terms> {
+        self.index.terms(account, &self.plans)
+    }
+
+    fn set_overrides(
+        &self,
+        account: AccountId,
+        reset: bool,
+        set: Overrides,
+    ) -> Pending<Overrides, ChangeError> {
+        self.change(move |txn| txn.set_overrides(account, reset, &set))
+    }
+
+    fn keep_counters(&self, changed: Kept) -> Pending<(), StoreError> {
+        self.writer.submit(Class::New, move |txn| Ok(Ok(txn.keep_counters(&changed)?)))
+    }
+
+    fn kept_counters(&self) -> Result<Kept, StoreError> {
+        limits::read_counters(&self.database)
     }
 
     fn hold(&self, request: HoldRequest, now: UnixMs) -> Pending<Balance, HoldError> {

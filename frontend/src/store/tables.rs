@@ -7,8 +7,9 @@ use super::types::{
     RETENTION_MS, RETENTION_SHORT_MS, SubscriptionStatus, UnixMs,
 };
 use super::vault::Class;
-use super::{AccountId, BatchId, EntryId, HoldRef};
+use super::{AccountId, BatchId, EntryId, HoldRef, KeyId};
 use crate::credits::{Balance, Portions, Step, Subscription};
+use crate::rate_limit::{self, Bucket, Overrides, Row as LimitRow, Window, WindowId};
 use ::redb::{Key, TableDefinition, Value};
 
 /// Facts about the file, by name.
@@ -23,6 +24,12 @@ pub(super) const KEYS: TableDefinition<&[u8; 16], &[u8]> = TableDefinition::new(
 pub(super) const HOLDS: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("holds");
 /// What happened to credits, by account and entry; append-mostly within an account, as ids begin with their time.
 pub(super) const LEDGER: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("ledger");
+/// Limits that accounts have in place of their plans', by account.
+pub(super) const LIMITS: TableDefinition<&[u8; 16], &[u8]> = TableDefinition::new("limits");
+/// Requests of the last minute, by key and row of the table of limits.
+pub(super) const WINDOWS: TableDefinition<&[u8; 17], &[u8]> = TableDefinition::new("windows");
+/// How much of its fair use an account has used, by account.
+pub(super) const FAIR_USE: TableDefinition<&[u8; 16], &[u8]> = TableDefinition::new("fair_use");
 
 /// Results, by keyed hash of the address and account: a prefix finds every account's of an address.
 pub(super) const RESULTS: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("results");
@@ -62,7 +69,16 @@ pub(super) fn for_each_table<T: TableVisitor>(visitor: &mut T) -> Result<(), T::
     visitor.table(NAMES)?;
     visitor.table(KEYS)?;
     visitor.table(HOLDS)?;
-    visitor.table(LEDGER)
+    visitor.table(LEDGER)?;
+    visitor.table(LIMITS)?;
+    visitor.table(WINDOWS)?;
+    visitor.table(FAIR_USE)?;
+    visitor.table(RESULTS)?;
+    visitor.table(BATCHES)?;
+    visitor.table(BATCH_ROWS)?;
+    visitor.table(OPEN_BATCHES)?;
+    visitor.table(IDEMPOTENCY)?;
+    visitor.table(EXPIRIES)
 }
 
 /// Key of [`HOLDS`] and [`LEDGER`].
@@ -325,6 +341,85 @@ impl Row for EntryRow {
         let at = input.number()?;
         let step = Step { granted: input.number()?, spent: input.number()?, expired: input.number()? };
         Some(EntryRow { kind, at, step, note: input.text()? })
+    }
+}
+
+/// Key of [`WINDOWS`].
+pub(super) fn window_key(id: &WindowId) -> [u8; 17] {
+    let mut key = [0; 17];
+    key[..16].copy_from_slice(&id.key.to_bytes());
+    key[16] = match id.row {
+        LimitRow::Fast => 0,
+        LimitRow::Verify => 1,
+        LimitRow::Batch => 2,
+        LimitRow::Poll => 3,
+        LimitRow::Account => 4,
+    };
+    key
+}
+
+/// The inverse of [`window_key`]; `None` for a row of the table of limits that there is not.
+pub(super) fn split_window_key(key: &[u8; 17]) -> Option<WindowId> {
+    let (id, row) = key.split_first_chunk()?;
+    Some(WindowId { key: KeyId::from_bytes(*id), row: *LimitRow::ALL.get(usize::from(*row.first()?))? })
+}
+
+impl Row for Window {
+    const TABLE: &'static str = "windows";
+
+    fn write(&self, out: &mut Out) {
+        out.number(self.steps().len() as u64);
+        let mut before = 0;
+        for step in self.steps() {
+            out.number(step.last - before);
+            out.number(step.last - step.began);
+            out.number(u64::from(step.count));
+            before = step.last;
+        }
+    }
+
+    fn read(input: &mut In<'_>) -> Option<Window> {
+        let mut before: UnixMs = 0;
+        let mut steps = Vec::new();
+        for _ in 0..input.number()? {
+            let last = before.checked_add(input.number()?)?;
+            let began = last.checked_sub(input.number()?)?;
+            steps.push(rate_limit::Step { began, last, count: u32::try_from(input.number()?).ok()? });
+            before = last;
+        }
+        Window::from_steps(steps)
+    }
+}
+
+impl Row for Bucket {
+    const TABLE: &'static str = "fair_use";
+
+    fn write(&self, out: &mut Out) {
+        out.number(self.level);
+        out.number(self.at);
+    }
+
+    fn read(input: &mut In<'_>) -> Option<Bucket> {
+        Some(Bucket { level: input.number()?, at: input.number()? })
+    }
+}
+
+impl Row for Overrides {
+    const TABLE: &'static str = "limits";
+
+    /// 0: the plan's, for no limit is.
+    fn write(&self, out: &mut Out) {
+        for (_, own) in self.each() {
+            out.number(u64::from(own.unwrap_or(0)));
+        }
+    }
+
+    fn read(input: &mut In<'_>) -> Option<Overrides> {
+        let mut overrides = Overrides::default();
+        for (_, own) in overrides.each_mut() {
+            *own = Some(u32::try_from(input.number()?).ok()?).filter(|&limit| limit != 0);
+        }
+        Some(overrides)
     }
 }
 

@@ -14,6 +14,8 @@ use crate::credits::Step;
 use ::redb::{ReadableTable, Table, WriteTransaction};
 
 pub(super) struct Txn<'t> {
+    /// For tables that few writes need.
+    pub transaction: &'t WriteTransaction,
     pub plans: &'t PlanTable,
     pub vault: &'t Vault,
     pub accounts: Table<'t, &'static [u8; 16], &'static [u8]>,
@@ -53,6 +55,7 @@ impl<'t> Txn<'t> {
         vault: &'t Vault,
     ) -> Result<Txn<'t>, StoreError> {
         Ok(Txn {
+            transaction,
             plans,
             vault,
             accounts: transaction.open_table(ACCOUNTS)?,

@@ -9,6 +9,7 @@ pub use results::*;
 use super::id::{AccountId, EntryId, KeyId};
 use crate::credits::Balance;
 use crate::histogram::{COMMIT_US, GROUP, Histogram};
+use crate::rate_limit::{Limits, Overrides};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -61,6 +62,8 @@ pub struct Plan {
     pub batches_allowed: bool,
     /// Whether a new period brings new credits. If not, the credits are given once and last for ever.
     pub resets: bool,
+    /// How much keys and accounts on it may ask.
+    pub limits: Limits,
 }
 
 /// Every plan there is.
@@ -97,6 +100,7 @@ impl PlanTable {
             monthly_credits,
             batches_allowed: true,
             resets: true,
+            limits: Limits::default(),
         };
         let plans = [
             plan("free", "Free", 100),
@@ -261,6 +265,17 @@ pub struct KeyLookup {
     pub mode: KeyMode,
     /// It was revoked: refuse it.
     pub revoked: bool,
+}
+
+/// What an account may do by its plan and by its own limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms {
+    /// Whether batches may be submitted.
+    pub batches_allowed: bool,
+    /// The limits that hold.
+    pub limits: Limits,
+    /// Those of them that are the account's own.
+    pub overrides: Overrides,
 }
 
 /// A hold to place: these credits are set aside until [`settle`](super::Store::settle) or

@@ -56,6 +56,36 @@ fn an_end_with_the_period_is_announced_and_taken_back() {
 }
 
 #[test]
+fn limits_are_set_shown_and_taken_back() {
+    both(|site| {
+        site.run(&["account", "create", "acme"]).unwrap();
+        let set =
+            json(site, &["account", "set-limits", "acme", "--batch", "2", "--fair-use-per-second", "9"]);
+        assert_eq!((&set["limits"]["batch"], &set["limits"]["fast"]), (&2.into(), &600.into()));
+        assert_eq!((&set["overrides"]["batch"], &set["overrides"]["fast"]), (&2.into(), &Value::Null));
+        let set = json(site, &["account", "set-limits", "acme", "--account", "1000000000"]);
+        assert_eq!((&set["limits"]["account"], &set["limits"]["batch"]), (&1_000_000_000.into(), &2.into()));
+        let shown = json(site, &["account", "show", "acme"]);
+        assert_eq!((&shown["limits"], &shown["overrides"]), (&set["limits"], &set["overrides"]));
+        let shown = site.run(&["account", "show", "acme"]).unwrap();
+        assert!(shown.contains("batch                2           the account's own\n"), "{shown}");
+        assert!(shown.contains("poll                 600         the plan's\n"), "{shown}");
+        let set = json(site, &["account", "set-limits", "acme", "--reset", "--poll", "7"]);
+        assert_eq!((&set["limits"]["batch"], &set["limits"]["poll"]), (&30.into(), &7.into()));
+        let list = site.run(&["account", "set-limits", "acme", "--reset"]).unwrap();
+        assert!(!list.contains("own") && list.contains("fair-use-burst"), "{list}");
+        for line in [
+            &["account", "set-limits", "acme"][..],
+            &["account", "set-limits", "acme", "--fast", "0"],
+            &["account", "set-limits", "acme", "--fast", "1000000001"],
+            &["account", "set-limits", "nobody", "--fast", "1"],
+        ] {
+            assert!(site.run(line).is_err(), "{line:?}");
+        }
+    });
+}
+
+#[test]
 fn people_get_tables() {
     both(|site| {
         let made = site.run(&["account", "create", "acme"]).unwrap();

@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Output;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 fn run(data: &Path, arguments: &[&OsStr]) -> Output {
     mailprobe(arguments.iter().copied().chain(["--data".as_ref(), data.as_os_str()]))
@@ -73,6 +74,20 @@ fn a_server_is_restored_as_it_was() {
         let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!((&shown["audit"]["faults"], &shown["audit"]["open_holds"]), (&json!([]), &json!(0)));
     });
+    let batch = json!({ "emails": ["catch_all@example.net", "mailbox_exists@example.net"] }).to_string();
+    let path = format!(
+        "/v1/verify/batch/{}",
+        server.post(&server.live, "/v1/verify/batch", &batch).json()["batch_id"].as_str().unwrap()
+    );
+    let began = Instant::now();
+    let results = loop {
+        let polled = server.get(&server.live, &path).json();
+        if polled["status"] == "completed" {
+            break polled;
+        }
+        assert!(began.elapsed() < Duration::from_secs(10), "{polled}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
     let expected = account(&server);
     let output = back_up(&server.data(), &file);
     assert!(output.status.success(), "{output:?}");
@@ -97,7 +112,10 @@ fn a_server_is_restored_as_it_was() {
         assert_eq!(found[part], expected[part], "{part}");
     }
     assert_eq!(found["keys"].as_array().map(Vec::len), expected["keys"].as_array().map(Vec::len));
-    assert_eq!(server.credits(), 55);
+    assert_eq!(server.credits(), 53);
+    assert_eq!(server.get(&server.live, &path).json(), results, "what is sealed can be opened");
+    let known = json!({ "email": "mailbox_exists-3@example.com" }).to_string();
+    assert_eq!(server.post(&server.live, "/v1/verify", &known).json()["cached"], true);
     assert_eq!(check(&server, "mailbox_exists"), 200);
     assert_eq!(server.get(&server.test, "/v1/account").status, 200);
 }

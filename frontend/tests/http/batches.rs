@@ -1,6 +1,7 @@
 //! Batches from their submission to their results: rows, credits, refusals, greylisting, outages, restarts.
 
 use crate::client::Answer;
+use crate::clock::advance;
 use crate::server::{Server, get, post};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -96,6 +97,11 @@ fn a_batch_from_its_submission_to_its_results() {
     );
     assert_eq!(server.asked("mailbox_exists@a.example"), 1, "equal addresses are asked about once");
     assert_eq!(server.ledger(), (0, 4), "and each row is charged");
+    let metrics = server.administer(&["metrics"]);
+    for (reason, rows) in [("mailbox_exists", 2), ("catch_all", 1), ("mailbox_not_found", 1)] {
+        let line = format!("mailprobe_checks_total{{mode=\"batch\",reason=\"{reason}\"}} {rows}\n");
+        assert!(metrics.contains(&line), "{line}{metrics}");
+    }
     let mut connection = server.connect();
     connection.send(get(&server.live, &format!("{PATH}/{id}")).replacen("GET", "HEAD", 1));
     assert_eq!(connection.read_head().status, 200);
@@ -272,6 +278,25 @@ fn what_an_outage_leaves_unanswered_is_refunded_and_no_repeat() {
         server.post(&server.live, "/v1/verify", &json!({ "email": "outage@example.com" }).to_string());
     assert_eq!(again.status, 503, "it is asked again");
     assert_eq!(server.credits(), 99);
+}
+
+#[test]
+fn the_terms_of_a_batch_go_by_the_clock() {
+    let server = Server::start(&["--test-clock"]);
+    let id = id(&submit(&server, &server.live, &["outage", "later.1", "later.99"]));
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(poll(&server, &server.live, &id)["checked"], 0);
+    advance(&server, 1200 * 1000);
+    let began = Instant::now();
+    while poll(&server, &server.live, &id)["checked"] != 2 {
+        assert!(began.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(30));
+    }
+    advance(&server, 2400 * 1000);
+    assert_eq!(reasons(&server, &server.live, &id), ["unverifiable", "mailbox_exists", "unverifiable"]);
+    assert_eq!((server.credits(), server.ledger()), (98, (0, 2)));
+    advance(&server, 7 * 24 * 3600 * 1000 + 1000);
+    assert_eq!(server.get(&server.live, &format!("{PATH}/{id}")).status, 404, "batches are kept for a week");
 }
 
 #[test]

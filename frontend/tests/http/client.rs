@@ -7,10 +7,15 @@ use std::time::Duration;
 
 /// One connection.
 pub struct Connection {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     /// What was read and not yet used.
     rest: Vec<u8>,
 }
+
+/// What a connection can run on.
+pub trait Stream: Read + Write + Send {}
+
+impl<T: Read + Write + Send> Stream for T {}
 
 /// One answer.
 #[derive(Debug)]
@@ -24,11 +29,21 @@ impl Connection {
     pub fn open(address: SocketAddr) -> Connection {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        Connection { stream, rest: Vec::new() }
+        Connection::over(stream)
+    }
+
+    /// A connection on this stream.
+    pub fn over(stream: impl Stream + 'static) -> Connection {
+        Connection { stream: Box::new(stream), rest: Vec::new() }
     }
 
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).unwrap();
+    }
+
+    /// Whether all of it could be sent.
+    pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+        self.stream.write_all(bytes.as_ref()).is_ok()
     }
 
     /// The next answer; `None` when the server has closed.

@@ -3,7 +3,8 @@
 use crate::server::{Server, mailprobe};
 use serde_json::json;
 
-fn advance(server: &Server, ms: u64) -> u64 {
+/// Moves the server's clock; what it shows then.
+pub fn advance(server: &Server, ms: u64) -> u64 {
     server.administer(&["clock", "advance", &ms.to_string()]).trim().parse().unwrap()
 }
 

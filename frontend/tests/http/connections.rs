@@ -94,19 +94,94 @@ fn slow_heads_and_bodies_are_cut_off() {
     assert_eq!(late.read().status, 200);
 }
 
+const BUSY: &str = "{\"email\":\"mailbox_exists-1500@example.com\"}";
+
 #[test]
-fn one_more_connection_than_there_are_places_waits() {
+fn one_more_connection_than_there_are_places_waits_for_one_that_is_busy() {
     let server = Server::start(&["--connections", "1", "--frontends", "1"]);
     let mut first = server.connect();
-    first.send(get("", "/livez"));
-    assert_eq!(first.read().status, 200);
+    first.send(post(&server.live, "/v1/verify", BUSY));
+    std::thread::sleep(Duration::from_millis(200));
+    let began = Instant::now();
     let mut second = server.connect();
     second.send(get("", "/livez"));
-    std::thread::sleep(Duration::from_millis(200));
-    first.send(get("", "/livez"));
-    assert_eq!(first.read().status, 200, "the first has its place still");
-    drop(first);
+    assert_eq!(first.read().status, 200, "the first has its place until it is answered");
     assert_eq!(second.read().status, 200);
+    assert!(began.elapsed() > Duration::from_millis(800));
+}
+
+#[test]
+fn the_longest_idle_connection_gives_way() {
+    let server = Server::start(&["--connections", "3", "--frontends", "1"]);
+    let mut three: Vec<_> = (0..3).map(|_| server.connect()).collect();
+    for connection in &mut three {
+        connection.send(get("", "/livez"));
+        assert_eq!(connection.read().status, 200);
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    for connection in [2, 0] {
+        three[connection].send(get("", "/livez"));
+        assert_eq!(three[connection].read().status, 200, "while nobody wants its place, each stays");
+    }
+    let mut newcomer = server.connect();
+    newcomer.send(get("", "/livez"));
+    assert_eq!(newcomer.read().status, 200);
+    assert!(three[1].try_read().is_none(), "this one was idle for longest");
+    for connection in [0, 2] {
+        three[connection].send(get("", "/livez"));
+        assert_eq!(three[connection].read().status, 200);
+    }
+    assert!(
+        server
+            .administer(&["metrics"])
+            .contains("\nmailprobe_connections_closed_total{why=\"gave_way\"} 1\n")
+    );
+}
+
+#[test]
+fn a_peer_has_so_many_connections_and_others_have_theirs() {
+    let server = Server::start(&["--connections-per-peer", "2", "--frontends", "2"]);
+    let mut two = [server.connect(), server.connect()];
+    for connection in &mut two {
+        connection.send(get("", "/livez"));
+        assert_eq!(connection.read().status, 200);
+    }
+    let mut third = server.connect();
+    assert!(third.try_read().is_none(), "refused at once");
+    let mut other = server.connect_from([127, 0, 0, 2]);
+    other.send(get("", "/livez"));
+    assert_eq!(other.read().status, 200);
+    let [first, _second] = two;
+    drop(first);
+    let began = Instant::now();
+    loop {
+        let mut again = server.connect();
+        again.try_send(get("", "/livez"));
+        if again.try_read().is_some_and(|answer| answer.status == 200) {
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_secs(5), "a place of a closed connection is free again");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(!server.administer(&["metrics"]).contains("{why=\"peer_limit\"} 0\n"));
+}
+
+#[test]
+fn who_does_not_take_its_answers_is_cut_off() {
+    let server = Server::start(&["--frontends", "1"]);
+    let began = Instant::now();
+    let mut greedy = server.connect_with_small_buffers();
+    // Far more answers than all buffers on the way hold.
+    let requests = get("", "/nowhere").repeat(1000);
+    let mut sent = 0;
+    while greedy.try_send(&requests) {
+        sent += 1;
+        assert!(sent < 1000, "the server takes requests without end");
+    }
+    let took = began.elapsed();
+    assert!(took > Duration::from_secs(15) && took < Duration::from_secs(60), "{took:?}");
+    assert!(server.administer(&["metrics"]).contains("{why=\"too_slow\"} 1\n"));
+    assert_eq!(server.get("", "/livez").status, 200);
 }
 
 #[test]

@@ -2,9 +2,12 @@
 
 use crate::batches::{body, id, poll, reasons, submit};
 use crate::client::Answer;
+use crate::clock::advance;
 use crate::server::{Server, post_with};
 use serde_json::json;
 use std::collections::HashSet;
+
+const DAY_MS: u64 = 24 * 3600 * 1000;
 
 fn send(server: &Server, api_key: &str, key: &str, body: &str) -> Answer {
     server.send(request(api_key, key, body))
@@ -96,8 +99,21 @@ fn replays_survive_a_kill() {
 }
 
 #[test]
+fn a_key_is_forgotten_after_a_day() {
+    let server = Server::start(&["--test-clock"]);
+    let first = send(&server, &server.live, "k", &body(&["mailbox_exists"]));
+    advance(&server, DAY_MS - 60_000);
+    assert!(is_replay_of(&send(&server, &server.live, "k", &body(&["mailbox_exists"])), &first));
+    advance(&server, 61_000);
+    let second = send(&server, &server.live, "k", &body(&["catch_all"]));
+    assert_eq!((second.status, second.header("idempotent-replayed")), (202, None));
+    assert_ne!(id(&second), id(&first));
+}
+
+#[test]
 fn requests_at_once_make_one_batch() {
     let server = Server::start(&["--frontends", "3"]);
+    server.administer(&["account", "set-limits", "default", "--batch", "1000"]);
     for round in 0..10 {
         let key = format!("key-{round}");
         let answers: Vec<Answer> = std::thread::scope(|scope| {

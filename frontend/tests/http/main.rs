@@ -11,15 +11,19 @@ mod client;
 mod clock;
 mod commands;
 mod connections;
+mod detail;
 mod fast;
 mod idempotency;
 mod lifecycle;
+mod limits;
 mod metrics;
+mod openapi;
 mod repeats;
 mod requests;
 mod scripted;
 mod server;
 mod test_mode;
+mod tls;
 
 /// No test: with the variable set this program is the server that the tests start.
 #[test]

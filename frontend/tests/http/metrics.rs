@@ -3,6 +3,7 @@
 use crate::client::Connection;
 use crate::server::{Server, get, mailprobe, post};
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 fn address(server: &Server) -> SocketAddr {
     let line = server.announced().iter().find_map(|line| line.strip_prefix("metrics: http://"));
@@ -34,7 +35,17 @@ fn requests_verdicts_and_credits_are_counted() {
     server.get(&server.test, "/v1/verify?email=deliverable%40secret.example");
     server.get(&server.test, "/v1/secret@secret.example");
     server.send("BREW /v1/account HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer secret\r\n\r\n");
-    let answer = ask(&server, "GET /metrics");
+    let batch = "{\"emails\":[\"inbox_full@secret.example\",\"catch_all-0@secret.example\"]}";
+    assert_eq!(server.post(&server.live, "/v1/verify/batch", batch).status, 202);
+    let began = Instant::now();
+    let answer = loop {
+        let answer = ask(&server, "GET /metrics");
+        if answer.body.contains("mode=\"batch\"") {
+            break answer;
+        }
+        assert!(began.elapsed() < Duration::from_secs(10), "{}", answer.body);
+        std::thread::sleep(Duration::from_millis(20));
+    };
     assert_eq!(answer.status, 200);
     assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
     let page = &answer.body;
@@ -46,14 +57,15 @@ fn requests_verdicts_and_credits_are_counted() {
     assert_eq!(requests("route=\"-\",method=\"-\",status=\"405\""), 1.0);
     assert_eq!(value(page, "mailprobe_checks_total{mode=\"full\",reason=\"catch_all\"}"), 6.0);
     assert_eq!(value(page, "mailprobe_checks_total{mode=\"test\",reason=\"mailbox_exists\"}"), 1.0);
-    assert_eq!(value(page, "mailprobe_credits_spent_total"), 6.0);
+    assert_eq!(value(page, "mailprobe_checks_total{mode=\"batch\",reason=\"inbox_full\"}"), 1.0);
+    assert_eq!(value(page, "mailprobe_credits_spent_total"), 8.0);
     assert_eq!(value(page, "mailprobe_credits_granted_total"), 100.0);
-    assert_eq!(value(page, "mailprobe_connections_total"), 10.0);
+    assert_eq!(value(page, "mailprobe_connections_total"), 11.0);
     assert_eq!(value(page, "mailprobe_store_rows{table=\"accounts\"}"), 1.0);
     assert!(!page.contains("secret") && !page.contains("default") && !page.contains('@'), "{page}");
 
     let printed = server.administer(&["metrics"]);
-    assert_eq!(value(&printed, "mailprobe_credits_spent_total"), 6.0);
+    assert_eq!(value(&printed, "mailprobe_credits_spent_total"), 8.0);
     let families = |page: &str| page.lines().filter(|line| line.starts_with("# TYPE")).count();
     assert_eq!(families(&printed), families(page));
 }

@@ -2,9 +2,12 @@
 
 use crate::batches::{id, reasons, submit};
 use crate::client::Answer;
+use crate::clock::advance;
 use crate::server::{Server, post};
 use serde_json::{Value, json};
 use std::time::Duration;
+
+const DAY_MS: u64 = 24 * 3600 * 1000;
 
 fn verify(server: &Server, key: &str, email: &str) -> Answer {
     server.post(key, "/v1/verify", &json!({ "email": email }).to_string())
@@ -54,6 +57,25 @@ fn a_repeat_needs_neither_credits_nor_a_subscription_and_survives_a_kill() {
     check(&verify(&server, &server.live, "role_account@example.com"), "role_account", None, true);
     assert_eq!(verify(&server, &server.live, "catch_all@example.com").status, 402);
     assert_eq!(server.asked("role_account@example.com"), 1);
+}
+
+#[test]
+fn a_repeat_ends_after_a_day_and_the_verdict_after_its_time() {
+    let server = Server::start(&["--test-clock"]);
+    let (lasting, short) = ("mailbox_exists@example.com", "catch_all@example.com");
+    let both = |credits: [Option<u64>; 2], cached| {
+        check(&verify(&server, &server.live, lasting), "mailbox_exists", credits[0], cached);
+        check(&verify(&server, &server.live, short), "catch_all", credits[1], cached);
+        (server.asked(lasting), server.asked(short))
+    };
+    assert_eq!(both([Some(99), Some(98)], false), (1, 1));
+    advance(&server, DAY_MS - 60_000);
+    assert_eq!(both([None, None], true), (1, 1));
+    advance(&server, 61_000);
+    assert_eq!(both([Some(97), Some(96)], false), (1, 2), "the one verdict is still kept, the other is not");
+    assert_eq!(both([None, None], true), (1, 2));
+    advance(&server, 6 * DAY_MS);
+    assert_eq!(both([Some(95), Some(94)], false), (2, 3), "a verdict is kept no longer for being used");
 }
 
 #[test]

@@ -9,6 +9,7 @@
 
 use engine::config::EngineConfig;
 use engine::proto::address::Domain;
+use engine::proto::facts::{DmarcPolicy, DnsFacts};
 use engine::proto::verdict::Reason;
 use engine::{Answer, Finding, MailHosts, Outage, Pending, Refusal, Request, StartError};
 use frontend::engine_client::{Backend, EngineGauge, Line};
@@ -158,6 +159,26 @@ impl Line for ScriptedLine {
             Some("absent") => Ok(MailHosts::Absent),
             Some("unknown") => Ok(MailHosts::Unknown),
             _ => Ok(MailHosts::Seen),
+        });
+        Ok(pending)
+    }
+
+    fn facts(&self, domain: Domain) -> Result<Pending<Option<DnsFacts>>, Refusal> {
+        let (asker, pending) = engine::pending();
+        asker.answer(match domain.as_str().split('.').next() {
+            Some("full") => return Err(Refusal::Full),
+            Some("outage") => Err(Outage::Unavailable),
+            Some("unknown") => Ok(None),
+            Some("absent") => Ok(Some(DnsFacts::default())),
+            _ => Ok(Some(DnsFacts {
+                provider: Some("google"),
+                mx_hosts: vec!["mx1.example".into(), "mx2.example".into()],
+                spf: true,
+                dmarc_policy: Some(DmarcPolicy::Quarantine),
+                dkim_selectors: vec!["google"],
+                bimi: false,
+                ptr: true,
+            })),
         });
         Ok(pending)
     }

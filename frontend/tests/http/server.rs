@@ -3,9 +3,10 @@
 use crate::client::{Answer, Connection};
 use crate::scripted::ASKED;
 use serde_json::Value;
+use socket2::{Domain, Socket, Type};
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Write};
-use std::net::SocketAddr;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -138,6 +139,22 @@ impl Server {
         Connection::open(self.address)
     }
 
+    /// A connection from another address of loopback.
+    pub fn connect_from(&self, source: [u8; 4]) -> Connection {
+        let socket = tcp();
+        socket.bind(&SocketAddr::from((source, 0)).into()).unwrap();
+        socket.connect(&self.address.into()).unwrap();
+        Connection::over(TcpStream::from(socket))
+    }
+
+    /// A connection whose client takes little at a time.
+    pub fn connect_with_small_buffers(&self) -> Connection {
+        let socket = tcp();
+        socket.set_recv_buffer_size(4096).unwrap();
+        socket.connect(&self.address.into()).unwrap();
+        Connection::over(TcpStream::from(socket))
+    }
+
     /// One request on a connection of its own.
     pub fn send(&self, request: impl AsRef<[u8]>) -> Answer {
         let mut connection = self.connect();
@@ -207,6 +224,12 @@ impl Drop for Server {
     }
 }
 
+fn tcp() -> Socket {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    socket
+}
+
 /// Runs the real binary to its end, without the caller's environment.
 pub fn mailprobe(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Output {
     finish(
@@ -235,15 +258,28 @@ pub fn scripted(arguments: &[&str]) -> Output {
 fn finish(command: &mut Command) -> Output {
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // Read while it runs: what it prints may be more than a pipe holds.
+    let (stdout, stderr) = (drain(child.stdout.take().unwrap()), drain(child.stderr.take().unwrap()));
     let began = Instant::now();
-    while child.try_wait().unwrap().is_none() {
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
         if began.elapsed() > Duration::from_secs(30) {
             child.kill().unwrap();
             panic!("the command does not end");
         }
         std::thread::sleep(Duration::from_millis(5));
-    }
-    child.wait_with_output().unwrap()
+    };
+    Output { status, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() }
+}
+
+fn drain(mut pipe: impl Read + Send + 'static) -> std::thread::JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        pipe.read_to_end(&mut bytes).unwrap();
+        bytes
+    })
 }
 
 /// A GET request.

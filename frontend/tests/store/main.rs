@@ -2,6 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod batches;
+mod idempotency;
+mod limits;
 mod model;
+mod results;
 mod rules;
 mod world;

@@ -1,23 +1,73 @@
 //! Random operations against a model that keeps no sums: it remembers every grant and hold, and derives from them
 //! what the store counts step by step.
 
+mod kept;
+
 use crate::world::{DAY, World, plans};
+use api::Reason;
 use frontend::credits::calendar::period_start;
 use frontend::store::*;
+use kept::Kept;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 #[derive(Debug, Clone)]
 enum Operation {
-    Create { plan: usize },
-    SetPlan { account: usize, plan: usize },
-    SetStatus { account: usize, status: SubscriptionStatus },
-    Cancel { account: usize, cancel: bool },
-    Grant { account: usize, credits: u64 },
-    Hold { account: usize, credits: u64 },
-    Settle { hold: usize },
-    Void { hold: usize },
-    Pass { ms: UnixMs },
+    Create {
+        plan: usize,
+    },
+    SetPlan {
+        account: usize,
+        plan: usize,
+    },
+    SetStatus {
+        account: usize,
+        status: SubscriptionStatus,
+    },
+    Cancel {
+        account: usize,
+        cancel: bool,
+    },
+    Grant {
+        account: usize,
+        credits: u64,
+    },
+    Hold {
+        account: usize,
+        credits: u64,
+    },
+    Settle {
+        hold: usize,
+    },
+    Void {
+        hold: usize,
+    },
+    /// A check that comes to this result, of one of few addresses.
+    Verify {
+        account: usize,
+        address: usize,
+        reason: Reason,
+    },
+    /// A shared verdict, bought if there is one.
+    Reuse {
+        account: usize,
+        address: usize,
+    },
+    /// A batch of these addresses, under one of few idempotency keys or none.
+    Batch {
+        account: usize,
+        addresses: Vec<usize>,
+        key: Option<u8>,
+    },
+    /// Answers to rows of one of the last batches, given or not given.
+    Answer {
+        batch: usize,
+        rows: Vec<(usize, RowOutcome)>,
+    },
+    Purge,
+    Pass {
+        ms: UnixMs,
+    },
     Reopen,
 }
 
@@ -33,8 +83,34 @@ fn operation() -> impl Strategy<Value = Operation> {
         8 => (0..3usize, credits).prop_map(|(account, credits)| Operation::Hold { account, credits }),
         5 => (0..40usize).prop_map(|hold| Operation::Settle { hold }),
         4 => (0..40usize).prop_map(|hold| Operation::Void { hold }),
-        4 => prop_oneof![0..DAY, 0..75 * DAY, Just(200 * DAY)].prop_map(|ms| Operation::Pass { ms }),
+        3 => (0..3usize, 0..ADDRESSES, reason())
+            .prop_map(|(account, address, reason)| Operation::Verify { account, address, reason }),
+        3 => (0..3usize, 0..ADDRESSES).prop_map(|(account, address)| Operation::Reuse { account, address }),
+        5 => (0..3usize, vec(0..ADDRESSES, 0..6), prop::option::of(0..3u8))
+            .prop_map(|(account, addresses, key)| Operation::Batch { account, addresses, key }),
+        5 => (0..3usize, vec((0..7usize, outcome()), 0..8))
+            .prop_map(|(batch, rows)| Operation::Answer { batch, rows }),
+        1 => Just(Operation::Purge),
+        // The steps of a day and of a week meet the boundaries exactly.
+        3 => prop::sample::select(vec![1, DAY - 1, DAY, 6 * DAY, 7 * DAY - 1, 7 * DAY])
+            .prop_map(|ms| Operation::Pass { ms }),
+        2 => prop_oneof![0..DAY, 0..75 * DAY, Just(200 * DAY)].prop_map(|ms| Operation::Pass { ms }),
         1 => Just(Operation::Reopen),
+    ]
+}
+
+/// So few that they meet.
+const ADDRESSES: usize = 4;
+
+fn reason() -> impl Strategy<Value = Reason> {
+    prop::sample::select(vec![Reason::MailboxExists, Reason::MailboxNotFound, Reason::CatchAll])
+}
+
+fn outcome() -> impl Strategy<Value = RowOutcome> {
+    prop_oneof![
+        4 => reason().prop_map(RowOutcome::Verified),
+        1 => reason().prop_map(RowOutcome::Repeated),
+        2 => Just(RowOutcome::Unanswered),
     ]
 }
 
@@ -53,6 +129,8 @@ struct Hold {
     pack: u64,
     period: u32,
     end: End,
+    /// It is of a batch: opening the store leaves it alone, and its batch ends it.
+    of_batch: bool,
 }
 
 #[derive(Debug)]
@@ -71,7 +149,9 @@ struct Modeled {
 #[derive(Default)]
 struct Model {
     accounts: Vec<Modeled>,
+    /// Those of batches too.
     holds: Vec<Hold>,
+    kept: Kept,
 }
 
 impl Modeled {
@@ -123,7 +203,15 @@ impl Model {
         }
         let plan = credits.min(self.plan_left(account));
         let period = self.accounts[account].period;
-        self.holds.push(Hold { hold, account, plan, pack: credits - plan, period, end: End::Open });
+        self.holds.push(Hold {
+            hold,
+            account,
+            plan,
+            pack: credits - plan,
+            period,
+            end: End::Open,
+            of_batch: false,
+        });
         Ok(self.available(account))
     }
 
@@ -184,6 +272,23 @@ impl Run {
             }
             Operation::Settle { hold } => self.end(hold, End::Settled),
             Operation::Void { hold } => self.end(hold, End::Voided),
+            Operation::Verify { account, address, reason } => {
+                if let Some(account) = self.account(account) {
+                    self.verify(account, address, reason);
+                }
+            }
+            Operation::Reuse { account, address } => {
+                if let Some(account) = self.account(account) {
+                    self.reuse(account, address);
+                }
+            }
+            Operation::Batch { account, addresses, key } => {
+                if let Some(account) = self.account(account) {
+                    self.batch(account, &addresses, key);
+                }
+            }
+            Operation::Answer { batch, rows } => self.answer(batch, &rows),
+            Operation::Purge => self.purge(),
             Operation::Pass { ms } => self.world.now += ms,
             Operation::Reopen => self.reopen(),
         }
@@ -250,6 +355,9 @@ impl Run {
         }
         // One of the last: older ones would seldom be met twice.
         let hold = self.model.holds.len() - 1 - hold % self.model.holds.len();
+        if self.model.holds[hold].of_batch {
+            return;
+        }
         let expected = self.model.end(hold, end);
         let hold = self.model.holds[hold].hold;
         let answered = if end == End::Settled { self.world.settle(hold) } else { self.world.void(hold) };
@@ -261,7 +369,7 @@ impl Run {
     }
 
     fn reopen(&mut self) {
-        let open = self.model.holds.iter_mut().filter(|hold| hold.end == End::Open);
+        let open = self.model.holds.iter_mut().filter(|hold| hold.end == End::Open && !hold.of_batch);
         let voided = open.map(|hold| hold.end = End::Voided).count() as u64;
         assert_eq!(self.world.reopen().voided_holds, voided);
     }
@@ -280,6 +388,7 @@ impl Run {
             assert_eq!(found.balance.held, self.model.with_end(account, End::Open), "held");
             assert_eq!(found.balance.spent, self.model.with_end(account, End::Settled), "spent");
         }
+        self.compare_kept();
         self.world.check_sums();
     }
 }

@@ -1,5 +1,6 @@
 //! A store with a clock in the test's hands.
 
+use api::Reason;
 use frontend::auth::ApiKey;
 use frontend::credits::Balance;
 use frontend::store::*;
@@ -12,15 +13,25 @@ pub const START: UnixMs = 1_801_386_000_000;
 
 /// Opens a store, and opens what it made again after a stop.
 pub trait Kind {
-    fn open(&self, plans: PlanTable, now: UnixMs) -> Result<(Arc<dyn Store>, Opening), OpenError>;
+    fn open(
+        &self,
+        plans: PlanTable,
+        options: StoreOptions,
+        now: UnixMs,
+    ) -> Result<(Arc<dyn Store>, Opening), OpenError>;
 }
 
 /// redb in a folder that goes away with the test.
 pub struct InFolder(pub TempDir);
 
 impl Kind for InFolder {
-    fn open(&self, plans: PlanTable, now: UnixMs) -> Result<(Arc<dyn Store>, Opening), OpenError> {
-        let (store, opening) = RedbStore::open(self.0.path(), plans, StoreOptions::default(), now)?;
+    fn open(
+        &self,
+        plans: PlanTable,
+        options: StoreOptions,
+        now: UnixMs,
+    ) -> Result<(Arc<dyn Store>, Opening), OpenError> {
+        let (store, opening) = RedbStore::open(self.0.path(), plans, options, now)?;
         Ok((Arc::new(store), opening))
     }
 }
@@ -28,6 +39,8 @@ impl Kind for InFolder {
 pub struct World {
     kind: Box<dyn Kind>,
     plans: PlanTable,
+    /// Whether verdicts are used across accounts, from the next opening on.
+    pub reuse: bool,
     store: Option<Arc<dyn Store>>,
     pub now: UnixMs,
     /// Feeds the ids, so that a failure comes again.
@@ -51,7 +64,7 @@ impl World {
     }
 
     pub fn of(kind: Box<dyn Kind>) -> World {
-        let mut world = World { kind, plans: plans(), store: None, now: START, next_id: 1 };
+        let mut world = World { kind, plans: plans(), reuse: true, store: None, now: START, next_id: 1 };
         world.reopen();
         world
     }
@@ -66,15 +79,19 @@ impl World {
 
     pub fn reopen(&mut self) -> Opening {
         self.store = None;
-        let (store, opening) = self.kind.open(self.plans.clone(), self.now).unwrap();
+        let (store, opening) = self.kind.open(self.plans.clone(), self.options(), self.now).unwrap();
         self.store = Some(store);
         opening
     }
 
     pub fn reopen_with(&mut self, plans: PlanTable) -> Result<(), OpenError> {
         self.store = None;
-        self.store = Some(self.kind.open(plans, self.now)?.0);
+        self.store = Some(self.kind.open(plans, self.options(), self.now)?.0);
         Ok(())
+    }
+
+    fn options(&self) -> StoreOptions {
+        StoreOptions { reuse: self.reuse, ..StoreOptions::default() }
     }
 
     pub fn random(&mut self) -> u128 {
@@ -111,6 +128,69 @@ impl World {
 
     pub fn void(&self, hold: HoldRef) -> Result<Balance, SettleError> {
         self.store().void(hold, self.now).wait()
+    }
+
+    /// A check that is charged and comes to this.
+    pub fn verify(&mut self, account: AccountId, address: &str, reason: Reason) {
+        let hold = self.hold(account, 1).unwrap();
+        let record = ResultRecord { address: self.store().hash_address(address), reason };
+        self.store().settle(hold, Settlement { result: Some(record) }, self.now).wait().unwrap();
+    }
+
+    /// A shared verdict, charged.
+    pub fn reuse(&mut self, account: AccountId, address: &str, reason: Reason) -> Result<Balance, HoldError> {
+        let hold = HoldRef { account, id: self.entry_id() };
+        let record = ResultRecord { address: self.store().hash_address(address), reason };
+        self.store().charge_known(hold, record, self.now).wait()
+    }
+
+    pub fn known(&self, account: AccountId, address: &str) -> Known {
+        let address = self.store().hash_address(address);
+        self.store().known(account, &address, self.now).unwrap()
+    }
+
+    pub fn new_batch(&mut self, account: AccountId, addresses: &[&str]) -> NewBatch {
+        let row = |address: &&str| NewRow {
+            email: (*address).into(),
+            address: self.store().hash_address(&address.to_ascii_lowercase()),
+        };
+        let rows = addresses.iter().map(row).collect();
+        let id = BatchId::new(self.now, self.random());
+        NewBatch { id, account, name: None, rows, idempotency: None, mode: BatchMode::Live }
+    }
+
+    pub fn create(&self, new: NewBatch) -> Result<BatchCreated, BatchError> {
+        self.store().create_batch(new, self.now).wait()
+    }
+
+    pub fn batch(&mut self, account: AccountId, addresses: &[&str]) -> BatchId {
+        let new = self.new_batch(account, addresses);
+        self.create(new).unwrap().batch
+    }
+
+    pub fn answer(&self, batch: BatchId, answers: &[(u32, RowOutcome)]) -> Vec<BatchId> {
+        let answer = |&(index, outcome): &_| RowAnswer { batch, index, outcome };
+        self.store().answer_rows(answers.iter().map(answer).collect(), self.now).wait().unwrap()
+    }
+
+    pub fn view(&self, account: AccountId, batch: BatchId) -> Option<BatchView> {
+        self.store().batch(account, batch, self.now).unwrap()
+    }
+
+    /// Everything that is past its time goes.
+    pub fn purge(&self) -> Purged {
+        let mut sum = Purged::default();
+        loop {
+            let purged = self.store().purge(self.now).wait().unwrap();
+            sum.results += purged.results;
+            sum.batches += purged.batches;
+            sum.ended += purged.ended;
+            sum.idempotency_keys += purged.idempotency_keys;
+            sum.vault_keys += purged.vault_keys;
+            if !purged.more {
+                return sum;
+            }
+        }
     }
 
     pub fn grant(&mut self, account: AccountId, credits: u64) -> Result<Account, ChangeError> {

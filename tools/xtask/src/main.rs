@@ -5,6 +5,7 @@ mod interop;
 mod refresh_lists;
 #[cfg(test)]
 mod rules;
+mod schemathesis;
 mod soak;
 
 use clap::Parser;
@@ -19,6 +20,8 @@ enum Task {
     Interop(interop::Options),
     /// Write engine/proto/data and docs/lists.md from the newest packages of npm, PyPI and Cargo.lock.
     RefreshLists,
+    /// Test what is served against what is described (see docs/testing.md).
+    Schemathesis(schemathesis::Options),
     /// Weather for hours: hostile peers, crashes, malformed input (see docs/testing.md).
     Soak(soak::Options),
 }
@@ -28,6 +31,7 @@ fn main() -> ExitCode {
         Task::Confined(options) => confined::main(&options),
         Task::Interop(options) => interop::main(&options),
         Task::RefreshLists => refresh_lists::main(),
+        Task::Schemathesis(options) => schemathesis::main(&options),
         Task::Soak(options) => soak::main(&options),
     }
 }

@@ -127,6 +127,13 @@ impl MxPlan {
         self.targets.iter().map(|target| &target.name)
     }
 
+    /// The hosts' names by preference, those of equal preference in the order of the alphabet.
+    pub fn listed(&self) -> Vec<&Name> {
+        let mut listed: Vec<&Target> = self.targets.iter().collect();
+        listed.sort_by_key(|target| (target.preference, &target.name));
+        listed.into_iter().map(|target| &target.name).collect()
+    }
+
     /// The address questions: A of each host, and AAAA before it where IPv6 can be used.
     pub fn questions(&self, ipv6: bool) -> Vec<Question> {
         let kinds: &[RecordKind] = if ipv6 { &[RecordKind::Aaaa, RecordKind::A] } else { &[RecordKind::A] };

@@ -42,7 +42,9 @@ fn load(queue: &mut Queue, open: OpenBatch, locals: &[&str]) {
 /// All that is handed out now, by local part.
 fn hand_out(queue: &mut Queue, now: UnixMs) -> Vec<(Ticket, String)> {
     std::iter::from_fn(|| {
-        queue.next(now).map(|(ticket, question)| (ticket, question.address.local().to_owned()))
+        queue
+            .next(now, Instant::now())
+            .map(|(ticket, question)| (ticket, question.address.local().to_owned()))
     })
     .collect()
 }
@@ -241,13 +243,15 @@ fn an_address_is_under_way_once_for_an_account() {
 fn what_is_never_answered_is_tried_again() {
     let mut queue = queue(10);
     load(&mut queue, batch(1, 1, 2), &["a", "b"]);
-    assert!(queue.next(BORN).is_some() && queue.next(BORN + 5 * SECOND).is_some());
-    let now = BORN + millis(UNDER_WAY_TIME_MAX);
-    queue.give_up(now - 1);
-    assert_eq!(queue.under_way.len(), 2);
-    queue.give_up(now);
-    assert_eq!((queue.under_way.len(), queue.due()), (1, Some(now + RETRY_MIN)));
-    assert_eq!(locals(&hand_out(&mut queue, now + RETRY_MIN)), ["a"]);
+    let begin = Instant::now();
+    let later = begin + Duration::from_secs(5);
+    assert!(queue.next(BORN, begin).is_some() && queue.next(BORN, later).is_some());
+    let end = begin + UNDER_WAY_TIME_MAX;
+    queue.give_up(BORN + OUTAGE_WAIT, end - Duration::from_secs(1));
+    assert_eq!(queue.under_way.len(), 2, "what the wall clock says does not count");
+    queue.give_up(BORN, end);
+    assert_eq!((queue.under_way.len(), queue.due()), (1, Some(BORN + RETRY_MIN)));
+    assert_eq!(locals(&hand_out(&mut queue, BORN + RETRY_MIN)), ["a"]);
 }
 
 #[test]
@@ -265,7 +269,7 @@ fn rows_are_loaded_only_while_few_are_ready() {
         queue.load(&open, rows());
     }
     assert_eq!(queue.to_load(), None, "both accounts have enough to ask about");
-    assert!(queue.next(BORN).is_some());
+    assert!(queue.next(BORN, Instant::now()).is_some());
     assert_eq!(queue.to_load().map(|open| open.batch), Some(BatchId::new(1, 1)));
 }
 
@@ -292,7 +296,7 @@ fn memory_is_bounded_however_many_are_put_off() {
     assert_eq!(queue.later.len(), queue.loaded);
     // What ends makes room.
     let now = BORN + 60 * SECOND;
-    let ticket = queue.next(now).unwrap().0;
+    let ticket = queue.next(now, Instant::now()).unwrap().0;
     queue.found(ticket, Reason::CatchAll, None, now);
     assert_eq!(queue.to_load(), None, "its account has plenty ready again");
 }
@@ -307,7 +311,7 @@ fn any_course_of_events_answers_every_row_once() {
             .map(|number| batch(random.u128(1..4), number, random.u32(1..9)))
             .collect();
         let mut seen = HashSet::new();
-        let mut now = BORN;
+        let (mut now, begin) = (BORN, Instant::now());
         while !(unborn.is_empty() && queue.is_empty()) {
             now += random.u64(0..3 * SECOND);
             if let Some(open) = unborn.pop_if(|_| random.bool()) {
@@ -323,7 +327,7 @@ fn any_course_of_events_answers_every_row_once() {
                     queue.load(&open, rows.collect());
                 }
             }
-            queue.next(now);
+            queue.next(now, begin);
             if let Some(&ticket) = queue.under_way.keys().nth(random.usize(..20)) {
                 match random.u8(..10) {
                     0..4 => queue.found(ticket, Reason::MailboxExists, None, now),
@@ -331,7 +335,7 @@ fn any_course_of_events_answers_every_row_once() {
                     6 => queue.failed(ticket, now),
                     7 => queue.known(ticket, RowOutcome::Repeated(Reason::CatchAll)),
                     8 => queue.put_back(ticket),
-                    _ => queue.give_up(now + random.u64(..2_000 * SECOND)),
+                    _ => queue.give_up(now, begin + UNDER_WAY_TIME_MAX * random.u32(..2)),
                 }
             }
             for answer in queue.take_answers() {

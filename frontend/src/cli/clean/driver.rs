@@ -99,6 +99,10 @@ const RETRIES_MAX: u32 = 2;
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(15 * 60);
 /// The longest that the loop waits for an answer: progress is shown and files are flushed meanwhile.
 const PATIENCE: Duration = Duration::from_millis(200);
+/// When an address is asked about again that met an outage.
+const OUTAGE_PAUSE: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 5000 });
+/// A list of hours must not end with a minute's outage: only one that lasts longer, without a verdict, ends the run.
+const OUTAGE_PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 120_000 });
 /// After so long without any answer, although some are under way, the engine is held to be stuck.
 const SILENCE_MAX: Duration = Duration::from_secs(30 * 60);
 /// How much work a kill can cost.
@@ -128,6 +132,7 @@ pub(super) fn run(
         ended: false,
         flushed: Instant::now(),
         heard: Instant::now(),
+        outage: None,
     };
     let started = Instant::now();
     let result = run.clean();
@@ -164,6 +169,8 @@ struct Run<'a> {
     flushed: Instant,
     /// When the last answer came.
     heard: Instant,
+    /// Since when nothing but outages was heard.
+    outage: Option<Instant>,
 }
 
 impl Run<'_> {
@@ -256,7 +263,15 @@ impl Run<'_> {
 
     fn take(&mut self, answered: Answered) -> Result<(), CleanError> {
         let Answered { ticket, result, retry_after } = answered;
-        let verdict = result.map_err(outage)?;
+        let verdict = match result {
+            Ok(verdict) => verdict,
+            Err(Outage::Unavailable) if !self.is_lasting_outage() => {
+                self.later.push(Reverse((Instant::now() + OUTAGE_PAUSE, ticket)));
+                return Ok(());
+            }
+            Err(why) => return Err(outage(why)),
+        };
+        self.outage = None;
         let delay = retry_after.map(|delay| delay.min(RETRY_DELAY_MAX));
         let retry = delay.filter(|&delay| verdict.reason == "unverifiable" && delay <= self.max_wait);
         if let Some(delay) = retry
@@ -268,6 +283,12 @@ impl Run<'_> {
             self.window.settle(ticket, verdict);
         }
         Ok(())
+    }
+
+    /// Notes an outage; true when it has lasted for too long.
+    fn is_lasting_outage(&mut self) -> bool {
+        let now = Instant::now();
+        now.saturating_duration_since(*self.outage.get_or_insert(now)) >= OUTAGE_PATIENCE
     }
 
     /// Writes what is done, up to the first row that is not.

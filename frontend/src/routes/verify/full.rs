@@ -98,15 +98,19 @@ async fn look_then_charge(worker: &Worker, question: &Question) -> Result<Checke
     }
     let bits = random_bits().map_err(|error| Refusal::unready().inside(error))?;
     let hold = HoldRef { account: question.account, id: EntryId::new(now, bits) };
+    let share = worker.limiter.take_fair_use(question.account, now)?;
     if let Known::Shared(result) = known {
         let record = ResultRecord { address: question.hash, reason: result.reason };
         let balance = worker.store.charge_known(hold, record, now).await?;
+        share.charged();
         return Ok(charged(result.reason, balance.available()));
     }
     worker.store.hold(HoldRequest { hold, credits: 1 }, now).await?;
     let probe = worker.engine.probe(question.address.clone(), Priority::Single);
     let refusal = match survive(monoio::time::timeout(PROBE_TIME_MAX, probe)).await {
-        Ok(Ok(Ok(finding))) => return settle(worker, hold, question.hash, &finding).await,
+        Ok(Ok(Ok(finding))) => {
+            return settle(worker, hold, question.hash, &finding).await.inspect(|_| share.charged());
+        }
         Ok(Ok(Err(none))) => refuse(none),
         Ok(Err(_elapsed)) => Refusal::full().inside("the engine did not answer in time"),
         Err(_panicked) => Refusal::defect().inside("a probe panicked"),

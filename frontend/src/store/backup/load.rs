@@ -1,9 +1,11 @@
 //! From a backup to a data folder.
 
 use super::format::{Reader, Record};
-use super::{BackupError, BackupSummary, KEYS_FOLDER};
+use super::{BackupError, BackupSummary};
+use crate::store::UnixMs;
 use crate::store::folder::Folder;
 use crate::store::tables::{self, FORMAT, META, META_FORMAT, TableVisitor};
+use crate::store::vault::{self, KEY_FOLDER};
 use ::redb::{Builder, Database, Key, TableDefinition, TableHandle, Value, WriteTransaction};
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -47,22 +49,23 @@ pub fn verify(backup: &Path) -> Result<BackupSummary, BackupError> {
     }
 }
 
-/// Makes a data folder from a backup, once all of the backup has been verified.
+/// Makes a data folder from a backup, once all of the backup has been verified. Keys that have expired by `now` stay
+/// behind.
 ///
 /// # Errors
 /// [`BackupError`]; then the folder holds nothing, as before.
-pub fn restore(backup: &Path, folder: &Path) -> Result<BackupSummary, BackupError> {
+pub fn restore(backup: &Path, folder: &Path, now: UnixMs) -> Result<BackupSummary, BackupError> {
     verify(backup)?;
     let folder = Folder::lock(folder)?;
     if fs::read_dir(folder.path())?.next().is_some() {
         return Err(BackupError::NotEmpty(folder.path().to_owned()));
     }
     let draft = folder.draft_path();
-    let restored = fill(backup, &folder, &draft);
+    let restored = fill(backup, &folder, &draft, now);
     if restored.is_err() {
         // The reason is what counts; what cannot be removed is named by the next try.
         let _ = fs::remove_file(&draft);
-        let _ = fs::remove_dir_all(folder.path().join(KEYS_FOLDER));
+        let _ = fs::remove_dir_all(folder.path().join(KEY_FOLDER));
     }
     restored
 }
@@ -74,12 +77,14 @@ fn open(backup: &Path) -> Result<Reader<impl BufRead>, BackupError> {
 }
 
 /// The database comes to its place last: a folder that has one has all.
-fn fill(backup: &Path, folder: &Folder, draft: &Path) -> Result<BackupSummary, BackupError> {
+fn fill(backup: &Path, folder: &Folder, draft: &Path, now: UnixMs) -> Result<BackupSummary, BackupError> {
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(draft)?;
     let database = Builder::new().create_file(file);
     let database = database.map_err(|error| crate::store::folder::refusal(draft, error))?;
     let mut reader = open(backup)?;
-    load(&database, &mut reader, &folder.path().join(KEYS_FOLDER))?;
+    let keys = folder.path().join(KEY_FOLDER);
+    DirBuilder::new().mode(0o700).create(&keys)?;
+    load(&database, &mut reader, &keys, now)?;
     drop(database);
     File::open(draft)?.sync_all()?;
     fs::rename(draft, folder.database_path())?;
@@ -87,16 +92,20 @@ fn fill(backup: &Path, folder: &Folder, draft: &Path) -> Result<BackupSummary, B
     Ok(reader.summary())
 }
 
-fn load(database: &Database, reader: &mut Reader<impl BufRead>, keys: &Path) -> Result<(), BackupError> {
+fn load(
+    database: &Database,
+    reader: &mut Reader<impl BufRead>,
+    keys: &Path,
+    now: UnixMs,
+) -> Result<(), BackupError> {
     let transaction = database.begin_write()?;
     let mut next = reader.next()?;
-    if matches!(next, Some(Record::KeyFile { .. })) {
-        DirBuilder::new().mode(0o700).create(keys)?;
-    }
     loop {
         next = match next {
             Some(Record::KeyFile { name, content }) => {
-                write_key(&keys.join(name), &content)?;
+                if vault::is_kept(&name, now) {
+                    write_key(&keys.join(name), &content)?;
+                }
                 reader.next()?
             }
             Some(Record::Table { name }) => {
@@ -108,9 +117,7 @@ fn load(database: &Database, reader: &mut Reader<impl BufRead>, keys: &Path) -> 
             None => break,
         };
     }
-    if keys.exists() {
-        File::open(keys)?.sync_all()?;
-    }
+    File::open(keys)?.sync_all()?;
     // Only now, when the checksum was right once more.
     Ok(transaction.commit()?)
 }

@@ -1,6 +1,7 @@
 //! What a backup must bring back, and what must not be taken for one.
 
 use super::*;
+use crate::store::vault::KEY_FOLDER;
 use crate::store::{
     EntryId, Grant, HoldRef, HoldRequest, NewAccount, PlanTable, RedbStore, Store, StoreOptions,
 };
@@ -8,6 +9,9 @@ use std::os::unix::fs::PermissionsExt;
 use tempfile::TempDir;
 
 const NOW: UnixMs = 1_801_386_000_000;
+/// Files of keys that expire in this hour and did in the one before.
+const KEPT: &str = "short-500385";
+const EXPIRED: &str = "batch-500384";
 
 fn open(folder: &Path) -> RedbStore {
     RedbStore::open(folder, PlanTable::standard(), StoreOptions::default(), NOW).unwrap().0
@@ -25,9 +29,9 @@ fn filled(folder: &Path) -> RedbStore {
         let hold = HoldRef { account: id, id: EntryId::new(NOW, 200) };
         store.hold(HoldRequest { hold, credits: 3 }, NOW).wait().unwrap();
     }
-    fs::create_dir(folder.join(KEYS_FOLDER)).unwrap();
-    fs::write(folder.join(KEYS_FOLDER).join("hour-1"), [7; 32]).unwrap();
-    fs::write(folder.join(KEYS_FOLDER).join("hash"), [9; 32]).unwrap();
+    for name in [KEPT, EXPIRED, "short-x", "hash.new"] {
+        fs::write(folder.join(KEY_FOLDER).join(name), [7; 32]).unwrap();
+    }
     store
 }
 
@@ -89,7 +93,7 @@ fn what_is_restored_is_what_was_there() {
     store.create_account(NewAccount { id, name: "late".into(), plan: "free".into() }, NOW).wait().unwrap();
 
     let restored = site.at("a/restored");
-    assert_eq!(restore(&site.at("backup"), &restored).unwrap(), summary);
+    assert_eq!(restore(&site.at("backup"), &restored, NOW).unwrap(), summary);
     // Holds of the moment are still open in it; the next opening gives them back, as after a crash.
     let mut again = Vec::new();
     let database = Database::open(restored.join(super::super::DATABASE_FILE)).unwrap();
@@ -113,7 +117,11 @@ fn what_is_restored_is_what_was_there() {
         let found = fs::metadata(restored.join(path)).unwrap().permissions().mode() & 0o777;
         assert_eq!(found, mode, "{path}");
     }
-    assert_eq!(fs::read(restored.join("keys/hour-1")).unwrap(), [7; 32]);
+    assert_eq!(fs::read(restored.join(KEY_FOLDER).join(KEPT)).unwrap(), [7; 32]);
+    let left = fs::read_dir(restored.join(KEY_FOLDER)).unwrap().count();
+    restore(&site.at("backup"), &site.at("later"), NOW + 3_600_000).unwrap();
+    assert!(!site.at("later").join(KEY_FOLDER).join(KEPT).exists(), "a key expires in a backup too");
+    assert_eq!(left, 2);
 }
 
 #[test]
@@ -141,7 +149,7 @@ fn a_backup_is_of_one_moment_while_writes_go_on() {
     });
     for n in 0..10 {
         let folder = site.at(&format!("restored-{n}"));
-        restore(&site.at(&format!("backup-{n}")), &folder).unwrap();
+        restore(&site.at(&format!("backup-{n}")), &folder, NOW).unwrap();
         let audit = open(&folder).audit(None).unwrap();
         assert!(audit.faults.is_empty(), "{audit:?}");
     }
@@ -167,7 +175,7 @@ fn damage_is_noticed_and_nothing_is_left_behind() {
     tries.push([&whole[..], b"x"].concat());
     for (n, damaged) in tries.iter().filter(|damaged| **damaged != whole).enumerate() {
         fs::write(site.at("damaged"), damaged).unwrap();
-        let refused = restore(&site.at("damaged"), &site.at("restored")).unwrap_err();
+        let refused = restore(&site.at("damaged"), &site.at("restored"), NOW).unwrap_err();
         let told = matches!(refused, BackupError::Damaged(_) | BackupError::Newer);
         assert!(told && !refused.to_string().contains('\n'), "{n}: {refused}");
         assert!(!site.at("restored").exists());
@@ -185,7 +193,7 @@ fn a_forged_backup_does_no_harm() {
         writer.table("meta").unwrap();
         writer.row(b"format", &1u64.to_le_bytes()).unwrap();
         writer.end().unwrap();
-        restore(&site.at("forged"), &site.at("restored")).map(drop)
+        restore(&site.at("forged"), &site.at("restored"), NOW).map(drop)
     };
     for name in ["", ".", "..", "../../evil", "/evil", "a/b", "a\0", &"x".repeat(300)] {
         assert!(forge(&|writer| writer.key_file(name, b"x").unwrap()).is_err(), "{name}");
@@ -209,11 +217,11 @@ fn only_an_empty_folder_is_filled() {
     let site = Site::new();
     back_up(&filled(&site.at("data")), &site.at("backup"));
     let before = fs::read(site.at("data").join(super::super::DATABASE_FILE)).unwrap();
-    let refused = restore(&site.at("backup"), &site.at("data")).unwrap_err();
+    let refused = restore(&site.at("backup"), &site.at("data"), NOW).unwrap_err();
     assert!(matches!(refused, BackupError::NotEmpty(_)), "{refused}");
     assert!(before == fs::read(site.at("data").join(super::super::DATABASE_FILE)).unwrap());
     fs::create_dir(site.at("empty")).unwrap();
-    restore(&site.at("backup"), &site.at("empty")).unwrap();
+    restore(&site.at("backup"), &site.at("empty"), NOW).unwrap();
 }
 
 #[test]

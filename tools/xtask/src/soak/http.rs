@@ -62,6 +62,11 @@ pub fn raw(server: SocketAddr, key: &str, body: &str) -> Result<Answer, String> 
     post(server, key, "/v1/verify", "", body)
 }
 
+/// `GET` of a path that needs no key.
+pub fn open(server: SocketAddr, path: &str) -> Result<Answer, String> {
+    send(server, &format!("GET {path} HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\r\n"))
+}
+
 fn post(server: SocketAddr, key: &str, path: &str, fields: &str, body: &str) -> Result<Answer, String> {
     let request = format!(
         "POST {path} HTTP/1.1\r\nHost: {server}\r\nAuthorization: Bearer {key}\r\n{fields}\

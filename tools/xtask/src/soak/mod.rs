@@ -16,9 +16,9 @@ mod crash;
 mod credits;
 mod fuzz;
 mod hostile;
-mod http;
+pub mod http;
 mod outage;
-mod world;
+pub mod world;
 
 use crate::interop::process;
 use crate::interop::report::{self, Tally};

@@ -80,11 +80,16 @@ pub struct Credits {
 impl World {
     /// Builds the binaries unless they are given, and makes the folder.
     pub fn make(options: &Options) -> Result<World, Failure> {
+        World::of(options.bin_dir.as_deref(), !options.small)
+    }
+
+    /// Builds the binaries, for release or not, unless their folder is given.
+    pub fn of(bin_dir: Option<&Path>, release: bool) -> Result<World, Failure> {
         let folder =
             tempfile::Builder::new().prefix("soak-").tempdir().map_err(|error| wrong("tempdir", &error))?;
-        let binaries = match &options.bin_dir {
+        let binaries = match bin_dir {
             Some(path) => path.canonicalize().map_err(|error| wrong(path.display(), &error))?,
-            None => build(folder.path(), !options.small)?,
+            None => build(folder.path(), release)?,
         };
         mailnet::raise_open_files();
         Ok(World { folder, binaries, data: "data" })

@@ -1,0 +1,301 @@
+//! What a domain's DNS says about its mail beyond where it goes: SPF (RFC 7208), DMARC (RFC 7489), DKIM (RFC 6376),
+//! BIMI (draft-brand-indicators-for-message-identification) and the reverse DNS of its mail host.
+//!
+//! Records are read as strictly as a receiver of mail would read them: what it would pass over is not there.
+
+use crate::address::Domain;
+use crate::dns::{Outcome, Records};
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DnsFacts {
+    /// Who runs the mailboxes or the filter before them; none where no host takes the domain's mail.
+    pub provider: Option<&'static str>,
+    /// The hosts that take the domain's mail, by preference: the domain itself where it has no MX records (RFC 5321
+    /// 5.1), nobody where DNS says that no host does.
+    pub mx_hosts: Vec<Box<str>>,
+    /// There is one SPF record.
+    pub spf: bool,
+    /// What the domain owner asks of receivers whose DMARC check fails.
+    pub dmarc_policy: Option<DmarcPolicy>,
+    /// The common selectors that have a key.
+    pub dkim_selectors: Vec<&'static str>,
+    /// There is a brand indicator.
+    pub bimi: bool,
+    /// The address of the first mail host has a name.
+    pub ptr: bool,
+}
+
+/// RFC 7489 6.3, `p` and `sp`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DmarcPolicy {
+    /// Report only.
+    None,
+    /// Treat as suspicious.
+    Quarantine,
+    /// Refuse.
+    Reject,
+}
+
+impl DmarcPolicy {
+    /// The word of the record.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            DmarcPolicy::None => "none",
+            DmarcPolicy::Quarantine => "quarantine",
+            DmarcPolicy::Reject => "reject",
+        }
+    }
+
+    fn parse(text: &str) -> Option<DmarcPolicy> {
+        [DmarcPolicy::None, DmarcPolicy::Quarantine, DmarcPolicy::Reject]
+            .into_iter()
+            .find(|policy| policy.as_str().eq_ignore_ascii_case(text))
+    }
+}
+
+/// DKIM selectors that are asked for: a domain does not list its own, so those that mail services tell their customers
+/// to use are tried.
+pub const DKIM_SELECTORS: [&str; 32] = [
+    "default",
+    "dkim",
+    "mail",
+    "email",
+    "smtp",
+    "key1",
+    "s1",
+    "s2",
+    // Google; gmail.com's own.
+    "google",
+    "20230601",
+    // Microsoft 365, Yahoo, iCloud.
+    "selector1",
+    "selector2",
+    "s1024",
+    "s2048",
+    "sig1",
+    // Fastmail, Proton, Zoho, Yandex and Mail.ru.
+    "fm1",
+    "fm2",
+    "fm3",
+    "protonmail",
+    "protonmail2",
+    "protonmail3",
+    "zoho",
+    "zmail",
+    "mailru",
+    // Mailchimp and Mandrill, Mailjet, Brevo, Constant Contact, Klaviyo, Zendesk.
+    "k1",
+    "k2",
+    "mandrill",
+    "mailjet",
+    "brevo1",
+    "ctct1",
+    "kl",
+    "zendesk1",
+];
+
+/// The texts of an outcome, none where there are none; `None` where DNS did not tell.
+pub fn texts(outcome: &Outcome) -> Option<&[Box<str>]> {
+    match outcome {
+        Outcome::Records { records: Records::Txt(texts), .. } => Some(texts),
+        Outcome::NoData { .. } | Outcome::NxDomain { .. } => Some(&[]),
+        Outcome::Records { .. } | Outcome::Failed { .. } => None,
+    }
+}
+
+/// RFC 7208 4.5: one record, for two are an error and stand for none.
+pub fn has_spf(texts: &[Box<str>]) -> bool {
+    let versions = texts.iter().filter_map(|text| text.split(' ').next());
+    versions.filter(|version| version.eq_ignore_ascii_case("v=spf1")).count() == 1
+}
+
+/// The domain whose record speaks for `domain` where it has none of its own (RFC 7489 3.2); `None` where that is itself.
+pub fn organizational(domain: &Domain) -> Option<Domain> {
+    let organization = domain.registrable();
+    (organization != domain.as_str()).then(|| Domain::parse(organization).ok()).flatten()
+}
+
+/// What DMARC records say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dmarc {
+    /// There is none: the organizational domain is asked.
+    Absent,
+    /// There is one, with this policy; `None` where it counts for nothing.
+    Record {
+        /// For the domain at which it stands.
+        own: Option<DmarcPolicy>,
+        /// For the domains below it.
+        below: Option<DmarcPolicy>,
+    },
+}
+
+/// RFC 7489 6.6.3. Several records stand for none, and no other domain is asked then.
+pub fn dmarc(texts: &[Box<str>]) -> Dmarc {
+    let mut records = texts.iter().filter_map(|text| tags(text, Some("DMARC1")));
+    match (records.next(), records.next()) {
+        (None, _) => Dmarc::Absent,
+        (Some(tags), None) => {
+            let policy = |name| value(&tags, name).map(DmarcPolicy::parse);
+            let (own, below) = match (policy("p"), policy("sp")) {
+                (Some(Some(own)), None) => (Some(own), Some(own)),
+                (Some(Some(own)), Some(Some(below))) => (Some(own), Some(below)),
+                // A record that is broken there is as `none`, if it says where to report to.
+                _ => {
+                    let reports = value(&tags, "rua").is_some_and(|to| to.contains(':'));
+                    let policy = reports.then_some(DmarcPolicy::None);
+                    (policy, policy)
+                }
+            };
+            Dmarc::Record { own, below }
+        }
+        (Some(_), Some(_)) => Dmarc::Record { own: None, below: None },
+    }
+}
+
+/// RFC 6376 3.6.1: whether one of the texts is a key that was not revoked.
+pub fn has_dkim_key(texts: &[Box<str>]) -> bool {
+    texts.iter().any(|text| {
+        let tags = tags(text, Some("DKIM1")).or_else(|| tags(text, None).filter(|t| value(t, "v").is_none()));
+        tags.is_some_and(|tags| value(&tags, "p").is_some_and(|key| !key.is_empty()))
+    })
+}
+
+/// Whether there is a brand indicator. A record without a logo and a certificate declines to have one.
+pub fn has_bimi(texts: &[Box<str>]) -> Option<bool> {
+    let mut records = texts.iter().filter_map(|text| tags(text, Some("BIMI1")));
+    let record = records.next()?;
+    let shows = |name| value(&record, name).is_some_and(|place| !place.is_empty());
+    Some((shows("l") || shows("a")) && records.next().is_none())
+}
+
+type Tags<'a> = Vec<(&'a str, &'a str)>;
+
+/// Most tags that are read of one record.
+const TAGS_MAX: usize = 32;
+
+/// A tag list (RFC 6376 3.2) in the order in which it stands; `None` when it is none, or when it does not begin with
+/// this version.
+fn tags<'a>(text: &'a str, version: Option<&str>) -> Option<Tags<'a>> {
+    let parts = text.split(';').map(str::trim).filter(|part| !part.is_empty()).take(TAGS_MAX);
+    let pair = |part: &'a str| part.split_once('=').map(|(name, value)| (name.trim(), value.trim()));
+    let tags: Tags<'a> = parts.map(pair).collect::<Option<_>>()?;
+    match (tags.first(), version) {
+        (Some(_), None) => Some(tags),
+        (Some(("v", found)), Some(version)) if *found == version => Some(tags),
+        _ => None,
+    }
+}
+
+fn value<'a>(tags: &Tags<'a>, name: &str) -> Option<&'a str> {
+    tags.iter().find(|(tag, _)| tag.eq_ignore_ascii_case(name)).map(|(_, value)| *value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dns::Failure;
+    use std::time::Duration;
+
+    fn boxed(texts: &[&str]) -> Vec<Box<str>> {
+        texts.iter().map(|text| Box::from(*text)).collect()
+    }
+
+    #[test]
+    fn spf_records() {
+        for (texts, expected) in [
+            (&["v=spf1 mx -all"][..], true),
+            (&["V=SPF1"], true),
+            (&["google-site-verification=x", "v=spf1 -all"], true),
+            (&["v=spf10 -all"], false),
+            (&["v=spf1-all"], false),
+            (&[" v=spf1 -all"], false),
+            (&["v=spf1 -all", "v=spf1 mx -all"], false),
+            (&["spf2.0/pra -all"], false),
+            (&[], false),
+        ] {
+            assert_eq!(has_spf(&boxed(texts)), expected, "{texts:?}");
+        }
+    }
+
+    #[test]
+    fn dmarc_records() {
+        use DmarcPolicy::{None as Nothing, Quarantine, Reject};
+        let record = |own, below| Dmarc::Record { own, below };
+        for (texts, expected) in [
+            (&["v=DMARC1; p=reject"][..], record(Some(Reject), Some(Reject))),
+            (
+                &["v=DMARC1;p=none;sp=Quarantine;rua=mailto:d@x.example"],
+                record(Some(Nothing), Some(Quarantine)),
+            ),
+            (&["v = DMARC1 ; P = REJECT ; pct=5"], record(Some(Reject), Some(Reject))),
+            (&["v=spf1 -all", "v=DMARC1; p=none;"], record(Some(Nothing), Some(Nothing))),
+            (&["v=DMARC1"], record(None, None)),
+            (&["v=DMARC1; p=block"], record(None, None)),
+            (&["v=DMARC1; p=block; rua=mailto:d@x.example"], record(Some(Nothing), Some(Nothing))),
+            (&["v=DMARC1; p=reject; sp=all"], record(None, None)),
+            (&["v=DMARC1; p=reject", "v=DMARC1; p=none"], record(None, None)),
+            (&["p=reject; v=DMARC1"], Dmarc::Absent),
+            (&["v=DMARC2; p=reject"], Dmarc::Absent),
+            (&["v=dmarc1; p=reject"], Dmarc::Absent),
+            (&["v=DMARC1; reject"], Dmarc::Absent),
+            (&[], Dmarc::Absent),
+        ] {
+            assert_eq!(dmarc(&boxed(texts)), expected, "{texts:?}");
+        }
+    }
+
+    #[test]
+    fn dkim_keys() {
+        for (text, expected) in [
+            ("v=DKIM1; k=rsa; p=MIGfMA0G", true),
+            ("p=MIGfMA0G", true),
+            ("k=ed25519; p=abc=", true),
+            ("v=DKIM1; p=", false),
+            ("v=DKIM1; k=rsa", false),
+            ("v=DKIM2; p=abc", false),
+            ("k=rsa; v=DKIM1; p=abc", false),
+            ("v=spf1 include:x.example -all", false),
+            ("", false),
+        ] {
+            assert_eq!(has_dkim_key(&boxed(&[text])), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn brand_indicators() {
+        for (texts, expected) in [
+            (&["v=BIMI1; l=https://x.example/l.svg; a="][..], Some(true)),
+            (&["v=BIMI1; l=; a=;"], Some(false)),
+            (&["v=BIMI1; l=https://a.example/l.svg", "v=BIMI1; l=https://b.example/l.svg"], Some(false)),
+            (&["v=spf1 -all"], None),
+            (&[], None),
+        ] {
+            assert_eq!(has_bimi(&boxed(texts)), expected, "{texts:?}");
+        }
+    }
+
+    #[test]
+    fn organizations_and_outcomes() {
+        for (domain, expected) in [
+            ("mail.example.co.uk", Some("example.co.uk")),
+            ("a.b.example.com", Some("example.com")),
+            ("example.com", None),
+            ("co.uk", None),
+        ] {
+            let found = organizational(&Domain::parse(domain).expect("a domain"));
+            assert_eq!(found.as_ref().map(Domain::as_str), expected, "{domain}");
+        }
+        let ttl = Duration::from_secs(1);
+        assert_eq!(texts(&Outcome::NxDomain { ttl }).map(<[_]>::len), Some(0));
+        assert_eq!(texts(&Outcome::Failed { why: Failure::ServFail, ttl }), None);
+    }
+
+    #[test]
+    fn selectors_are_distinct_labels() {
+        for (at, selector) in DKIM_SELECTORS.iter().enumerate() {
+            assert!(selector.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit()));
+            assert!(!DKIM_SELECTORS[..at].contains(selector), "{selector}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! How good a lead an address is: a score from 0 to 100 and the grade that it makes.
+//!
+//! The score is the sum of the signals that hold, cut off at both ends: [`SIGNALS`] is the one place where they stand,
+//! and docs/verdicts.md shows it. The verdict weighs most; what can be known of the domain decides among the rest.
+
+use crate::facts::{DmarcPolicy, DnsFacts};
+use crate::verdict::Reason;
+
+/// The grade that a score makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Grade {
+    /// 90 and more.
+    A,
+    /// 75 and more.
+    B,
+    /// 60 and more.
+    C,
+    /// 40 and more.
+    D,
+    /// Less.
+    F,
+}
+
+/// The least score of each grade.
+const GRADES: [(u8, Grade); 5] =
+    [(90, Grade::A), (75, Grade::B), (60, Grade::C), (40, Grade::D), (0, Grade::F)];
+
+impl Grade {
+    /// The grade of a score.
+    pub fn of(score: u8) -> Grade {
+        GRADES.iter().find(|(least, _)| score >= *least).map_or(Grade::F, |(_, grade)| *grade)
+    }
+
+    /// The letter.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Grade::A => "A",
+            Grade::B => "B",
+            Grade::C => "C",
+            Grade::D => "D",
+            Grade::F => "F",
+        }
+    }
+}
+
+/// What is known of an address.
+#[derive(Debug, Clone, Copy)]
+pub struct Lead<'a> {
+    /// The verdict's reason.
+    pub reason: Reason,
+    /// The local part names a function.
+    pub role: bool,
+    /// Anybody may have a mailbox at the domain for nothing.
+    pub free: bool,
+    /// What DNS says of the domain.
+    pub dns: &'a DnsFacts,
+}
+
+/// A signal: its points, and when it holds.
+struct Signal {
+    points: i32,
+    holds: fn(&Lead<'_>) -> bool,
+}
+
+const fn signal(points: i32, holds: fn(&Lead<'_>) -> bool) -> Signal {
+    Signal { points, holds }
+}
+
+/// All signals. The positive ones of a confirmed mailbox sum up to 100.
+const SIGNALS: [Signal; 14] = [
+    // The verdict.
+    signal(60, |lead| lead.reason.deliverable()),
+    signal(25, |lead| lead.reason == Reason::CatchAll),
+    signal(15, |lead| lead.reason == Reason::Unverifiable),
+    signal(-40, |lead| matches!(lead.reason, Reason::MailboxNotFound | Reason::MailboxDisabled)),
+    signal(-60, |lead| matches!(lead.reason, Reason::Disposable | Reason::InvalidSyntax)),
+    signal(-100, |lead| lead.reason == Reason::Spamtrap),
+    // A person of an organization.
+    signal(15, |lead| !lead.role),
+    signal(5, |lead| !lead.free),
+    // A domain whose mail is looked after.
+    signal(5, |lead| lead.dns.spf),
+    signal(3, |lead| lead.dns.dmarc_policy.is_some()),
+    signal(2, |lead| lead.dns.dmarc_policy.is_some_and(|policy| policy > DmarcPolicy::None)),
+    signal(5, |lead| !lead.dns.dkim_selectors.is_empty()),
+    signal(3, |lead| lead.dns.ptr),
+    signal(2, |lead| lead.dns.bimi),
+];
+
+/// The score of a lead.
+pub fn score(lead: &Lead<'_>) -> u8 {
+    let sum: i32 = SIGNALS.iter().filter(|signal| (signal.holds)(lead)).map(|signal| signal.points).sum();
+    // Between 0 and 100 it fits.
+    u8::try_from(sum.clamp(0, 100)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn good() -> DnsFacts {
+        DnsFacts {
+            spf: true,
+            dmarc_policy: Some(DmarcPolicy::Reject),
+            dkim_selectors: vec!["default"],
+            bimi: true,
+            ptr: true,
+            ..DnsFacts::default()
+        }
+    }
+
+    /// As a large free provider has it.
+    fn free() -> DnsFacts {
+        DnsFacts { dmarc_policy: Some(DmarcPolicy::None), bimi: false, ..good() }
+    }
+
+    #[test]
+    fn scores_and_grades() {
+        let bare = DnsFacts::default();
+        for (reason, role, is_free, dns, expected) in [
+            (Reason::MailboxExists, false, false, &good(), (100, "A")),
+            (Reason::MailboxExists, false, true, &free(), (91, "A")),
+            (Reason::MailboxExists, false, false, &bare, (80, "B")),
+            (Reason::RoleAccount, true, false, &good(), (85, "B")),
+            (Reason::RoleAccount, true, false, &bare, (65, "C")),
+            (Reason::CatchAll, false, false, &good(), (65, "C")),
+            (Reason::CatchAll, false, false, &bare, (45, "D")),
+            (Reason::Unverifiable, false, false, &good(), (55, "D")),
+            (Reason::Unverifiable, true, true, &bare, (15, "F")),
+            (Reason::InboxFull, false, false, &good(), (40, "D")),
+            (Reason::MailboxDisabled, false, false, &good(), (0, "F")),
+            (Reason::MailboxNotFound, false, false, &good(), (0, "F")),
+            (Reason::Disposable, false, false, &good(), (0, "F")),
+            (Reason::Spamtrap, false, false, &good(), (0, "F")),
+        ] {
+            let score = score(&Lead { reason, role, free: is_free, dns });
+            assert_eq!((score, Grade::of(score).as_str()), expected, "{reason:?} {role} {is_free}");
+        }
+    }
+
+    #[test]
+    fn grades_begin_where_they_are_said_to() {
+        for (score, grade) in [
+            (100, "A"),
+            (90, "A"),
+            (89, "B"),
+            (75, "B"),
+            (74, "C"),
+            (60, "C"),
+            (59, "D"),
+            (40, "D"),
+            (39, "F"),
+            (0, "F"),
+        ] {
+            assert_eq!(Grade::of(score).as_str(), grade, "{score}");
+        }
+    }
+
+    #[test]
+    fn nothing_beats_a_confirmed_mailbox_of_the_same_domain() {
+        for reason in Reason::ALL {
+            for dns in [&good(), &free(), &DnsFacts::default()] {
+                let of = |reason| score(&Lead { reason, role: false, free: false, dns });
+                assert!(of(reason) <= of(Reason::MailboxExists));
+                assert!(of(reason) < 75 || reason.deliverable(), "{reason:?} is no better than C");
+            }
+        }
+    }
+}

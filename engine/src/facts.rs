@@ -1,0 +1,138 @@
+//! Gathers what a domain's DNS says about its mail, for the detail of a full check. Where mail goes, SPF and DMARC have
+//! to be read; of the rest what has not come in time is as if it were not there.
+
+use crate::inquiry::Asker;
+use crate::runtime::Runtime;
+use crate::shard::Shard;
+use crate::walk::{Found, all, walk};
+use engine_proto::address::Domain;
+use engine_proto::dns::mx::{Dead, MxPlan};
+use engine_proto::dns::{Name, Outcome, Question, RecordKind};
+use engine_proto::facts::{
+    DKIM_SELECTORS, Dmarc, DmarcPolicy, DnsFacts, dmarc, has_bimi, has_dkim_key, has_spf, organizational,
+    texts,
+};
+use engine_proto::limits::DNS_BURST_MAX;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Answers with the facts of a domain, or with none where its DNS could not be read before `deadline`.
+pub(crate) async fn tell<R: Runtime>(
+    shard: Rc<Shard<R>>,
+    domain: Domain,
+    asker: Asker<Option<DnsFacts>>,
+    deadline: Instant,
+) {
+    let required = R::before(deadline, required(&shard, &domain)).await.flatten();
+    asker.answer(Ok(match required {
+        Some((facts, first_host)) => Some(optional(&shard, &domain, facts, first_host, deadline).await),
+        None => None,
+    }));
+}
+
+/// Where mail goes, SPF and DMARC, and the address of the first host; `None` where DNS did not tell.
+async fn required<R: Runtime>(shard: &Shard<R>, domain: &Domain) -> Option<(DnsFacts, Option<IpAddr>)> {
+    let (found, _) = walk(shard, domain).await;
+    let first_host = match &found {
+        Found::Hosts(plan) => plan.routes.first().map(|(_, address)| *address),
+        Found::OutOfReach | Found::Dead(Dead::TakesNoMail(_)) => None,
+        Found::Dead(Dead::CannotTell(_)) => return None,
+    };
+    let spf = ask(shard, Name::from(domain)).await;
+    let mut facts = DnsFacts {
+        spf: has_spf(texts(&spf)?),
+        dmarc_policy: dmarc_policy(shard, domain).await?,
+        ..DnsFacts::default()
+    };
+    if !matches!(found, Found::Dead(_)) {
+        let question = Question { name: Name::from(domain), kind: RecordKind::Mx };
+        // The walk has asked it already, and what was shuffled there is listed as it stands here.
+        let plan = MxPlan::new(domain, &*shard.resolver.look_up(&question).await, 0).ok()?;
+        facts.provider = Some(plan.site().provider());
+        facts.mx_hosts = plan.listed().into_iter().map(|host| host.as_str().into()).collect();
+    }
+    Some((facts, first_host))
+}
+
+/// RFC 7489 6.6.3: the domain's own record, else that of its organizational domain, which may have a policy of its own
+/// for the domains below it.
+async fn dmarc_policy<R: Runtime>(shard: &Shard<R>, domain: &Domain) -> Option<Option<DmarcPolicy>> {
+    let record = async |domain: &Domain| -> Option<Dmarc> {
+        match Name::under("_dmarc", domain) {
+            Some(name) => texts(&*ask(shard, name).await).map(dmarc),
+            None => Some(Dmarc::Absent),
+        }
+    };
+    if let Dmarc::Record { own, .. } = record(domain).await? {
+        return Some(own);
+    }
+    match organizational(domain) {
+        Some(organization) => match record(&organization).await? {
+            Dmarc::Record { below, .. } => Some(below),
+            Dmarc::Absent => Some(None),
+        },
+        None => Some(None),
+    }
+}
+
+/// Adds what may be missing.
+async fn optional<R: Runtime>(
+    shard: &Shard<R>,
+    domain: &Domain,
+    mut facts: DnsFacts,
+    first_host: Option<IpAddr>,
+    deadline: Instant,
+) -> DnsFacts {
+    // A zone that answers to a selector which nobody has made answers to all.
+    let nobody_s = format!("{}._domainkey", shard.selector);
+    let names = [
+        Name::under("default._bimi", domain),
+        organizational(domain).and_then(|organization| Name::under("default._bimi", &organization)),
+        Name::under(&nobody_s, domain),
+    ];
+    let ptr = first_host.map(|address| Question { name: Name::reverse(address), kind: RecordKind::Ptr });
+    let questions: Vec<_> = names.into_iter().map(|name| name.map(text_at)).chain([ptr]).collect();
+    let outcomes = burst(shard, questions, deadline).await;
+    let [bimi, organization_bimi, nobody_s, ptr] = outcomes.as_slice() else { return facts };
+    let read = |outcome: &Option<Arc<Outcome>>| outcome.as_deref().and_then(texts).map(<[_]>::to_vec);
+    let indicator = |outcome| read(outcome).and_then(|texts| has_bimi(&texts));
+    facts.bimi = indicator(bimi).or_else(|| indicator(organization_bimi)).unwrap_or(false);
+    facts.ptr = matches!(ptr.as_deref(), Some(Outcome::Records { .. }));
+    // Without an answer to it the others would prove nothing.
+    if read(nobody_s).is_some_and(|texts| !has_dkim_key(&texts)) {
+        let name = |selector: &&str| Name::under(&format!("{selector}._domainkey"), domain).map(text_at);
+        let outcomes = burst(shard, DKIM_SELECTORS.iter().map(name).collect(), deadline).await;
+        let has_key = |outcome| read(outcome).is_some_and(|texts| has_dkim_key(&texts));
+        let found = DKIM_SELECTORS.into_iter().zip(&outcomes).filter(|(_, outcome)| has_key(outcome));
+        facts.dkim_selectors = found.map(|(selector, _)| selector).collect();
+    }
+    facts
+}
+
+fn text_at(name: Name) -> Question {
+    Question { name, kind: RecordKind::Txt }
+}
+
+/// The outcome of a question for texts.
+async fn ask<R: Runtime>(shard: &Shard<R>, name: Name) -> Arc<Outcome> {
+    shard.resolver.look_up(&text_at(name)).await
+}
+
+/// The outcomes of questions in their order, as far as they come before `deadline`; so many are asked at once.
+async fn burst<R: Runtime>(
+    shard: &Shard<R>,
+    questions: Vec<Option<Question>>,
+    deadline: Instant,
+) -> Vec<Option<Arc<Outcome>>> {
+    let mut outcomes = Vec::with_capacity(questions.len());
+    for some in questions.chunks(DNS_BURST_MAX) {
+        let asked = some.iter().map(async |question| match question {
+            Some(question) => R::before(deadline, shard.resolver.look_up(question)).await,
+            None => None,
+        });
+        outcomes.extend(all(asked.collect()).await);
+    }
+    outcomes
+}

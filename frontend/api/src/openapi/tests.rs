@@ -1,0 +1,362 @@
+//! The description against the snapshot, the types and the parsers.
+
+use super::{Document, document, pretty};
+use crate::request::{BATCH_EMAILS_MAX, BATCH_NAME_CHARS_MAX, EMAIL_CHARS_MAX};
+use crate::{BatchBody, ErrorCode, Reason, VerifyBody, error::OFFENDERS_MAX};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+fn described() -> Value {
+    let whole: Document = document(super::HERE);
+    serde_json::to_value(whole).unwrap()
+}
+
+/// Every value in a JSON text, with the way to it.
+fn visit(value: &Value, way: &str, look: &mut dyn FnMut(&str, &Value)) {
+    look(way, value);
+    match value {
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(i, item)| visit(item, &format!("{way}/{i}"), look));
+        }
+        Value::Object(fields) => {
+            fields.iter().for_each(|(name, field)| visit(field, &format!("{way}/{name}"), look));
+        }
+        _ => {}
+    }
+}
+
+/// What is referred to, or the value itself.
+fn resolve<'a>(whole: &'a Value, value: &'a Value) -> &'a Value {
+    match value.get("$ref").and_then(Value::as_str) {
+        Some(reference) => {
+            let target = whole.pointer(reference.strip_prefix('#').unwrap());
+            resolve(whole, target.unwrap_or_else(|| panic!("{reference} leads nowhere")))
+        }
+        None => value,
+    }
+}
+
+/// Method, path and operation.
+fn operations(whole: &Value) -> Vec<(String, String, &Value)> {
+    let mut found = Vec::new();
+    for (path, item) in whole["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            found.push((method.clone(), path.clone(), operation));
+        }
+    }
+    found
+}
+
+#[test]
+fn the_snapshot_is_up_to_date() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("openapi.json");
+    let now = pretty(super::HERE).unwrap();
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&path, &now).unwrap();
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        kept == now,
+        "frontend/api/openapi.json is not what is served; look at what changes for callers, then run\n\
+         UPDATE=1 cargo test -p api openapi"
+    );
+}
+
+#[test]
+fn every_reference_leads_somewhere_and_every_schema_is_used() {
+    let whole = described();
+    let mut used = BTreeSet::new();
+    visit(&whole, "", &mut |_, value| {
+        if let Some(reference) = value.get("$ref").and_then(Value::as_str) {
+            resolve(&whole, value);
+            used.insert(reference.to_owned());
+        }
+    });
+    for kind in ["schemas", "headers"] {
+        for name in whole["components"][kind].as_object().unwrap().keys() {
+            assert!(used.contains(&format!("#/components/{kind}/{name}")), "{kind}: {name} is used nowhere");
+        }
+    }
+}
+
+#[test]
+fn only_null_needs_version_3_1() {
+    let new = [
+        "const",
+        "prefixItems",
+        "propertyNames",
+        "if",
+        "contains",
+        "patternProperties",
+        "$defs",
+        "webhooks",
+        "unevaluatedProperties",
+        "examples",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+    ];
+    let whole = described();
+    visit(&whole["components"]["schemas"], "", &mut |way, value| {
+        let Some(fields) = value.as_object() else { return };
+        if way.ends_with("/properties") || way.contains("/example") || way.contains("/default") {
+            return;
+        }
+        for word in new {
+            assert!(!fields.contains_key(word), "{way}: {word}");
+        }
+        assert!(
+            !fields.contains_key("$ref") || fields.len() == 1,
+            "{way}: 3.0 ignores what stands beside $ref"
+        );
+        if let Some(types) = fields.get("type").and_then(Value::as_array) {
+            assert_eq!((types.len(), &types[1]), (2, &json!("null")), "{way}");
+        }
+    });
+}
+
+#[test]
+fn every_operation_declares_what_the_contract_says() {
+    let whole = described();
+    for (method, path, operation) in operations(&whole) {
+        let statuses: BTreeSet<&str> =
+            operation["responses"].as_object().unwrap().keys().map(String::as_str).collect();
+        let mut expected = BTreeSet::from(["400", "401", "402", "429", "503"]);
+        expected.extend(match (method.as_str(), path.as_str()) {
+            ("post", "/v1/verify") => &["200", "413", "415"][..],
+            ("post", "/v1/verify/batch") => &["202", "403", "409", "413", "415", "422"],
+            ("get", "/v1/verify/batch/{batch_id}") => &["200", "404"],
+            _ => &["200"],
+        });
+        assert_eq!(statuses, expected, "{method} {path}");
+        let open = operation.get("security") == Some(&json!([]));
+        assert_eq!(open, path == "/v1/openapi.json", "{path}");
+        for field in ["operationId", "summary", "description", "tags"] {
+            assert!(operation.get(field).is_some(), "{method} {path} has no {field}");
+        }
+    }
+    assert_eq!(whole["security"], json!([{ "bearer": [] }]));
+    assert_eq!(whole["components"]["securitySchemes"]["bearer"]["scheme"], "bearer");
+    assert_eq!(whole["info"]["version"], "1.0.0");
+}
+
+#[test]
+fn every_error_code_stands_with_its_status() {
+    let whole = described();
+    let responses = whole["components"]["responses"].as_object().unwrap();
+    let mut found: Vec<String> = Vec::new();
+    for response in responses.values() {
+        for (name, example) in response["content"]["application/json"]["examples"].as_object().unwrap() {
+            assert_eq!(example["value"]["error"], *name);
+            found.push(name.clone());
+        }
+    }
+    for code in ErrorCode::ALL {
+        assert!(found.iter().any(|name| name == code.as_str()), "{} has no example", code.as_str());
+    }
+    // A response is keyed by the status of all its codes.
+    for (_, path, operation) in operations(&whole) {
+        for (status, response) in operation["responses"].as_object().unwrap() {
+            let response = resolve(&whole, response);
+            for (name, example) in response["content"]["application/json"]["examples"].as_object().unwrap() {
+                let code = ErrorCode::ALL.into_iter().find(|code| code.as_str() == name);
+                let expected = code.map(|code| code.status().to_string());
+                if example["value"].get("error").is_some() {
+                    assert_eq!(expected.as_deref(), Some(status.as_str()), "{path}: {name}");
+                }
+            }
+        }
+    }
+    let described = &whole["components"]["schemas"];
+    let names = |schema: &str| described[schema]["enum"].clone();
+    assert_eq!(names("ErrorCode"), json!(ErrorCode::ALL));
+    assert_eq!(names("Reason"), json!(Reason::ALL));
+}
+
+#[test]
+fn every_response_says_what_it_carries() {
+    let whole = described();
+    for (_, path, operation) in operations(&whole) {
+        for (status, response) in operation["responses"].as_object().unwrap() {
+            let response = resolve(&whole, response);
+            let headers: Vec<&String> = response["headers"].as_object().unwrap().keys().collect();
+            let has = |name: &str| headers.iter().any(|header| *header == name);
+            assert!(has("X-Request-Id"), "{path} {status}");
+            assert_eq!(has("WWW-Authenticate"), status == "401", "{path} {status}");
+            assert_eq!(has("Idempotent-Replayed"), status == "202", "{path} {status}");
+            assert!(has("Retry-After") || !["429", "503"].contains(&status.as_str()), "{path} {status}");
+            let limited = !["401", "403"].contains(&status.as_str()) && path != "/v1/openapi.json";
+            assert!(has("RateLimit") || !limited, "{path} {status}");
+        }
+    }
+}
+
+/// As much of JSON Schema as the description uses. What it does not know is a failure, so that nothing goes unchecked.
+fn conforms(whole: &Value, schema: &Value, value: &Value) -> Result<(), String> {
+    let fields = resolve(whole, schema).as_object().ok_or("a schema that is no object")?;
+    let one_of = |choices: &Value| {
+        let choices = choices.as_array().unwrap();
+        choices.iter().filter(|choice| conforms(whole, choice, value).is_ok()).count()
+    };
+    let number = |field: &Value| field.as_f64().unwrap();
+    let length = |field: &Value| usize::try_from(field.as_u64().unwrap()).unwrap();
+    for (word, field) in fields {
+        let fits = match word.as_str() {
+            "description" | "format" | "default" | "example" | "required" | "additionalProperties" => true,
+            "type" => match field {
+                Value::Array(types) => types.iter().any(|it| has_type(it.as_str().unwrap(), value)),
+                one => has_type(one.as_str().unwrap(), value),
+            },
+            "enum" => field.as_array().unwrap().contains(value),
+            "minimum" => value.as_f64().is_none_or(|it| it >= number(field)),
+            "maximum" => value.as_f64().is_none_or(|it| it <= number(field)),
+            "minLength" => value.as_str().is_none_or(|it| it.chars().count() >= length(field)),
+            "maxLength" => value.as_str().is_none_or(|it| it.chars().count() <= length(field)),
+            "minItems" => value.as_array().is_none_or(|it| it.len() >= length(field)),
+            "maxItems" => value.as_array().is_none_or(|it| it.len() <= length(field)),
+            "anyOf" => one_of(field) > 0,
+            "oneOf" => one_of(field) == 1,
+            "allOf" => one_of(field) == field.as_array().unwrap().len(),
+            "items" => {
+                for item in value.as_array().into_iter().flatten() {
+                    conforms(whole, field, item)?;
+                }
+                true
+            }
+            "properties" => {
+                for (name, value) in value.as_object().into_iter().flatten() {
+                    // A field that is rendered and not described is a field that was forgotten.
+                    let schema = field.get(name).ok_or_else(|| format!("{name} is not described"))?;
+                    conforms(whole, schema, value).map_err(|why| format!("{name}: {why}"))?;
+                }
+                true
+            }
+            other => return Err(format!("{other}: this test does not know it")),
+        };
+        if !fits {
+            return Err(format!("{value} is against {word}: {field}"));
+        }
+    }
+    for name in fields.get("required").and_then(Value::as_array).into_iter().flatten() {
+        if value.is_object() && value.get(name.as_str().unwrap()).is_none() {
+            return Err(format!("{name} is absent"));
+        }
+    }
+    Ok(())
+}
+
+fn has_type(name: &str, value: &Value) -> bool {
+    match name {
+        "null" => value.is_null(),
+        "boolean" => value.is_boolean(),
+        "integer" => value.is_u64() || value.is_i64(),
+        "number" => value.is_number(),
+        "string" => value.is_string(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        _ => false,
+    }
+}
+
+#[test]
+fn every_example_is_what_its_schema_says() {
+    let whole = described();
+    let mut count = 0;
+    let mut check = |place: &str, media: &Value| {
+        let examples = media["examples"].as_object().unwrap_or_else(|| panic!("{place} has no example"));
+        assert!(!examples.is_empty(), "{place} has no example");
+        for (name, example) in examples {
+            if let Err(why) = conforms(&whole, &media["schema"], &example["value"]) {
+                panic!("{place}, {name}: {why}");
+            }
+            count += 1;
+        }
+    };
+    for (method, path, operation) in operations(&whole) {
+        let place = format!("{method} {path}");
+        if let Some(body) = operation.get("requestBody") {
+            check(&format!("{place}, request"), &body["content"]["application/json"]);
+        }
+        for parameter in operation.get("parameters").and_then(Value::as_array).into_iter().flatten() {
+            let mut parameter = parameter.clone();
+            // No pattern is looked at here; the server's own tests do that.
+            parameter["schema"].as_object_mut().unwrap().remove("pattern");
+            check(&format!("{place}, {}", parameter["name"]), &parameter);
+        }
+        for (status, response) in operation["responses"].as_object().unwrap() {
+            check(&format!("{place}, {status}"), &resolve(&whole, response)["content"]["application/json"]);
+        }
+    }
+    for (name, response) in whole["components"]["responses"].as_object().unwrap() {
+        check(name, &response["content"]["application/json"]);
+    }
+    for (name, header) in whole["components"]["headers"].as_object().unwrap() {
+        conforms(&whole, &header["schema"], &header["example"]).unwrap_or_else(|why| panic!("{name}: {why}"));
+    }
+    assert!(count > 60, "{count} examples");
+}
+
+/// What the examples show of a schema together: nothing that is described is never rendered.
+#[test]
+fn examples_show_every_field_of_an_answer() {
+    let whole = described();
+    let mut shown: BTreeSet<(String, String)> = BTreeSet::new();
+    fn note(whole: &Value, schema: &Value, value: &Value, shown: &mut BTreeSet<(String, String)>) {
+        for choice in ["allOf", "anyOf"] {
+            for choice in schema.get(choice).and_then(Value::as_array).into_iter().flatten() {
+                note(whole, choice, value, shown);
+            }
+        }
+        let reference = schema.get("$ref").and_then(Value::as_str).unwrap_or_default();
+        let schema = resolve(whole, schema);
+        for (name, value) in value.as_object().into_iter().flatten() {
+            if let Some(property) = schema["properties"].get(name) {
+                shown.insert((reference.to_owned(), name.clone()));
+                note(whole, property, value, shown);
+            }
+        }
+        for item in value.as_array().into_iter().flatten() {
+            note(whole, &schema["items"], item, shown);
+        }
+    }
+    visit(&whole, "", &mut |_, value| {
+        let (Some(schema), Some(examples)) = (value.get("schema"), value.get("examples")) else { return };
+        for example in examples.as_object().into_iter().flatten() {
+            note(&whole, schema, &example.1["value"], &mut shown);
+        }
+    });
+    for (name, schema) in whole["components"]["schemas"].as_object().unwrap() {
+        for property in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+            let key = (format!("#/components/schemas/{name}"), property.0.clone());
+            assert!(shown.contains(&key), "no example shows {}.{}", name, property.0);
+        }
+    }
+}
+
+#[test]
+fn requests_of_the_examples_are_read() {
+    let whole = described();
+    let examples = |path: &str| {
+        let body = &whole["paths"][path]["post"]["requestBody"]["content"]["application/json"]["examples"];
+        let bodies = body.as_object().unwrap().values();
+        bodies.map(|example| example["value"].to_string()).collect::<Vec<String>>()
+    };
+    for body in examples("/v1/verify") {
+        assert!(VerifyBody::parse(body.as_bytes()).is_ok(), "{body}");
+    }
+    for body in examples("/v1/verify/batch") {
+        assert!(BatchBody::parse(body.as_bytes()).is_ok(), "{body}");
+    }
+}
+
+#[test]
+fn bounds_are_those_of_the_parsers() {
+    let whole = described();
+    let schemas = &whole["components"]["schemas"];
+    let bound = |schema: &str, field: &str, word: &str| schemas[schema]["properties"][field][word].clone();
+    assert_eq!(bound("VerifyRequest", "email", "maxLength"), EMAIL_CHARS_MAX);
+    assert_eq!(bound("BatchRequest", "emails", "maxItems"), BATCH_EMAILS_MAX);
+    assert_eq!(bound("BatchRequest", "emails", "minItems"), 1);
+    assert_eq!(bound("BatchRequest", "name", "maxLength"), BATCH_NAME_CHARS_MAX);
+    assert_eq!(bound("Error", "invalid", "maxItems"), OFFENDERS_MAX);
+}

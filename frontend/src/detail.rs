@@ -1,0 +1,105 @@
+//! The detail of a full check: from a reason and the facts of the domain's DNS to the block of the contract.
+//!
+//! It is made anew each time, also for answers that are repeated: only the reason is kept.
+
+use crate::convert;
+use api::{Detail, Dns, Flags, Reason};
+use engine::proto::address::Address;
+use engine::proto::facts::{DmarcPolicy, DnsFacts};
+use engine::proto::lists;
+use engine::proto::score::{Grade, Lead, score};
+
+/// The detail of an address; without facts where the domain's DNS could not be read.
+pub fn detail(address: &Address, reason: Reason, facts: Option<DnsFacts>) -> Detail {
+    let flags = flags(address, reason);
+    let lead =
+        |dns| Lead { reason: convert::found(reason), role: flags.role_account, free: flags.free_email, dns };
+    let score = facts.as_ref().map(|facts| score(&lead(facts)));
+    Detail {
+        grade: score.map(|score| Grade::of(score).as_str()),
+        score,
+        inbox_provider: facts.as_ref().and_then(|facts| facts.provider),
+        flags,
+        dns: facts.map(dns),
+    }
+}
+
+fn flags(address: &Address, reason: Reason) -> Flags {
+    let (local, domain) = (address.local(), address.domain().as_str());
+    Flags {
+        free_email: lists::is_free(domain),
+        role_account: lists::is_role(local),
+        disposable: lists::is_disposable(domain),
+        catch_all: reason == Reason::CatchAll,
+        mailbox_exists: mailbox_exists(reason),
+    }
+}
+
+/// A server that says that a mailbox is full or disabled says that there is one.
+fn mailbox_exists(reason: Reason) -> Option<bool> {
+    match reason {
+        Reason::MailboxExists | Reason::RoleAccount | Reason::InboxFull | Reason::MailboxDisabled => {
+            Some(true)
+        }
+        Reason::MailboxNotFound => Some(false),
+        Reason::InvalidSyntax
+        | Reason::Disposable
+        | Reason::Spamtrap
+        | Reason::CatchAll
+        | Reason::Unverifiable
+        | Reason::PossibleTypo
+        | Reason::NoMx
+        | Reason::FastCheckPassed => None,
+    }
+}
+
+fn dns(facts: DnsFacts) -> Dns {
+    Dns {
+        mx: !facts.mx_hosts.is_empty(),
+        mx_hosts: facts.mx_hosts,
+        spf: facts.spf,
+        dmarc_policy: facts.dmarc_policy.map(DmarcPolicy::as_str),
+        dkim_selectors: facts.dkim_selectors,
+        bimi: facts.bimi,
+        ptr: facts.ptr,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_come_from_the_address_and_the_reason() {
+        // Free mail, role account, disposable, catch-all.
+        for (address, reason, expected, exists) in [
+            ("joe@example.com", Reason::MailboxExists, [false; 4], Some(true)),
+            ("info@gmail.com", Reason::RoleAccount, [true, true, false, false], Some(true)),
+            ("joe@example.com", Reason::InboxFull, [false; 4], Some(true)),
+            ("joe@example.com", Reason::MailboxDisabled, [false; 4], Some(true)),
+            ("sales@example.com", Reason::MailboxNotFound, [false, true, false, false], Some(false)),
+            ("joe@example.com", Reason::CatchAll, [false, false, false, true], None),
+            ("joe@example.com", Reason::Unverifiable, [false; 4], None),
+            ("joe@mailinator.com", Reason::Disposable, [false, false, true, false], None),
+            ("joe@example.com", Reason::Spamtrap, [false; 4], None),
+        ] {
+            let got = flags(&Address::parse(address).unwrap(), reason);
+            assert_eq!(
+                ([got.free_email, got.role_account, got.disposable, got.catch_all], got.mailbox_exists),
+                (expected, exists),
+                "{address} {reason:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn without_dns_all_that_hangs_on_it_is_null() {
+        let address = Address::parse("joe@example.com").unwrap();
+        let got = detail(&address, Reason::MailboxExists, None);
+        assert_eq!((got.grade, got.score, got.inbox_provider, got.dns), (None, None, None, None));
+        let facts = DnsFacts { provider: Some("google"), spf: true, ..DnsFacts::default() };
+        let got = detail(&address, Reason::MailboxExists, Some(facts));
+        assert_eq!((got.grade, got.score, got.inbox_provider), (Some("B"), Some(85), Some("google")));
+        assert!(got.dns.is_some_and(|dns| !dns.mx && dns.spf && dns.dmarc_policy.is_none()));
+    }
+}

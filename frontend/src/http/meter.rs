@@ -1,0 +1,149 @@
+//! Which counter a request goes to, and the refusals of plan and rate (403, 429).
+//!
+//! Every request with a key counts once, whatever its answer, unless it is refused for its rate. `/v1/verify` has a
+//! counter for each mode. The mode is known from the query, or from a body without which the query says nothing; a
+//! request whose mode cannot be known, because the body is broken or cannot be read, counts as a full check.
+
+use crate::auth::Caller;
+use crate::clock;
+use crate::query::Query;
+use crate::rate_limit::{RateLimited, Row, Standing};
+use crate::refusal::Refusal;
+use crate::router::{Feature, Limit, Method, Route};
+use crate::store::Terms;
+use crate::worker::Worker;
+use api::Mode;
+use api::request::{choice, mode_of};
+
+/// Where to count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counter {
+    /// Nowhere.
+    None,
+    /// In this row.
+    Row(Row),
+    /// The body has to be read first.
+    InBody,
+}
+
+/// What the head alone tells.
+pub fn by_head(route: &Route, query: &str) -> Counter {
+    match route.limit {
+        Limit::Unlimited => Counter::None,
+        Limit::Row(row) => Counter::Row(row),
+        Limit::OfMode => match (mode_in(query), route.method) {
+            (Some(mode), _) => Counter::Row(row_of(mode)),
+            (None, Method::Get) => Counter::Row(Row::Verify),
+            (None, Method::Post) => Counter::InBody,
+        },
+    }
+}
+
+/// What the body tells; `None` where it could not be read.
+pub fn by_body(body: Option<&[u8]>) -> Counter {
+    Counter::Row(body.and_then(mode_of).map_or(Row::Verify, row_of))
+}
+
+/// A query that names no mode, or is broken, or names two: then it is a full check, unless the body knows better.
+fn mode_in(query: &str) -> Option<Mode> {
+    let query = Query::parse(query).ok()?;
+    choice(["query", "mode"], query.get("mode").ok()??).ok()
+}
+
+fn row_of(mode: Mode) -> Row {
+    match mode {
+        Mode::Fast => Row::Fast,
+        Mode::Full => Row::Verify,
+    }
+}
+
+/// Counts a request and says where its counter then stands.
+///
+/// # Errors
+/// 403 where the plan lacks what the route takes, or else 429.
+pub fn count(
+    worker: &Worker,
+    route: &Route,
+    caller: Option<Caller>,
+    counter: Counter,
+    standing: &mut Option<Standing>,
+) -> Result<(), Refusal> {
+    let (Some(caller), Counter::Row(row)) = (caller, counter) else { return Ok(()) };
+    let terms = worker.store.terms(caller.account);
+    let terms = terms.ok_or_else(|| Refusal::defect().inside("a key's account is not there"))?;
+    let counted = worker.limiter.count(caller.key, row, &terms.limits, clock::now());
+    *standing = Some(counted.unwrap_or_else(|limited| limited.0));
+    judge(route.feature, &terms, counted)
+}
+
+/// The plan first: who waits would not get it either.
+fn judge(
+    feature: Option<Feature>,
+    terms: &Terms,
+    counted: Result<Standing, RateLimited>,
+) -> Result<(), Refusal> {
+    match feature {
+        Some(Feature::Batches) if !terms.batches_allowed => Err(Refusal::no_batches()),
+        Some(Feature::Batches) | None => counted.map(drop).map_err(Refusal::from),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rate_limit::{Limits, Overrides};
+    use crate::router;
+
+    #[test]
+    fn the_plan_comes_before_the_rate() {
+        let standing =
+            Standing { policy: "batch", quota: 30, window_s: 60, remaining: 0, now: 0, more_at: 10 };
+        let check = |feature, batches_allowed, counted: Result<Standing, RateLimited>, expected| {
+            let (limits, overrides) = (Limits::default(), Overrides::default());
+            let judged = judge(feature, &Terms { batches_allowed, limits, overrides }, counted);
+            assert_eq!(judged.map_err(|refusal| refusal.body.error.status()), expected);
+        };
+        let limited = Err(RateLimited(standing));
+        check(Some(Feature::Batches), false, limited, Err(403));
+        check(Some(Feature::Batches), false, Ok(standing), Err(403));
+        check(Some(Feature::Batches), true, limited, Err(429));
+        check(Some(Feature::Batches), true, Ok(standing), Ok(()));
+        check(None, false, limited, Err(429));
+        check(None, false, Ok(standing), Ok(()));
+    }
+
+    #[test]
+    fn the_mode_picks_the_row_of_a_check() {
+        let check = |method: &str, query: &str, expected: Counter| {
+            let Ok((route, _)) = router::find(method, "/v1/verify") else { panic!("no route") };
+            assert_eq!(by_head(route, query), expected, "{method} {query}");
+        };
+        let (fast, full) = (Counter::Row(Row::Fast), Counter::Row(Row::Verify));
+        check("GET", "email=a&mode=fast", fast);
+        check("GET", "mode=f%61st", fast);
+        check("GET", "email=a&mode=full", full);
+        for unknown in ["", "email=a", "mode=quick", "mode=", "mode=fast&mode=fast", "mode=fast&x=%zz"] {
+            check("GET", unknown, full);
+            check("POST", unknown, Counter::InBody);
+        }
+        check("POST", "mode=fast", fast);
+        check("POST", "mode=full&detail=full", full);
+        assert_eq!(by_body(Some(b"{\"mode\":\"fast\"}")), fast);
+        for other in [&b"{}"[..], b"{\"mode\":\"full\"}", b"{\"mode\":\"quick\"}", b"not JSON", b""] {
+            assert_eq!(by_body(Some(other)), full);
+        }
+        assert_eq!(by_body(None), full);
+    }
+
+    #[test]
+    fn other_routes_have_one_row_or_none() {
+        let check = |method: &str, path: &str, counter, feature| {
+            let Ok((route, _)) = router::find(method, path) else { panic!("no route") };
+            assert_eq!((by_head(route, "mode=fast"), route.feature), (counter, feature), "{method} {path}");
+        };
+        check("GET", "/v1/account", Counter::Row(Row::Account), None);
+        check("POST", "/v1/verify/batch", Counter::Row(Row::Batch), Some(Feature::Batches));
+        check("GET", "/v1/verify/batch/bat_1", Counter::Row(Row::Poll), None);
+        check("GET", "/livez", Counter::None, None);
+    }
+}

@@ -1,0 +1,177 @@
+//! The counters of [`rate_limit`](crate::rate_limit) at work: with each account's limits, and kept over restarts.
+//!
+//! The store is given what has changed each second, so that a restart, even by a kill, opens no second burst beyond
+//! what the last second had.
+
+use crate::rate_limit::{Counters, Kept, Limits, RateLimited, Row, Standing, WindowId};
+use crate::store::{AccountId, KeyId, Store, StoreError, UnixMs};
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How often changed counters are written.
+const KEEP_EVERY: Duration = Duration::from_secs(1);
+
+/// The counters, shared by all frontend threads.
+pub struct Limiter {
+    store: Arc<dyn Store>,
+    counters: Counters,
+}
+
+impl Limiter {
+    /// With the counters that the store has kept.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn open(store: Arc<dyn Store>) -> Result<Limiter, StoreError> {
+        let counters = Counters::new(store.kept_counters()?);
+        Ok(Limiter { store, counters })
+    }
+
+    /// Counts a request of a key.
+    ///
+    /// # Errors
+    /// Its row is full.
+    pub fn count(&self, key: KeyId, row: Row, limits: &Limits, now: UnixMs) -> Result<Standing, RateLimited> {
+        self.counters.count(WindowId { key, row }, limits.row(row), now)
+    }
+
+    /// Takes one charged full check, of whichever live key, out of the account's fair use: before the charge.
+    ///
+    /// # Errors
+    /// It is used up.
+    pub fn take_fair_use(&self, account: AccountId, now: UnixMs) -> Result<Share<'_>, RateLimited> {
+        self.counters.take_fair_use(account, &self.limits(account), now)?;
+        Ok(Share { limiter: self, account })
+    }
+
+    /// An account that there is not has nothing to charge: which limits it would have is all one.
+    fn limits(&self, account: AccountId) -> Limits {
+        self.store.terms(account).map_or_else(Limits::default, |terms| terms.limits)
+    }
+
+    /// Gives the store what has changed. What it does not take stays in `changed` and goes with the next.
+    fn keep(&self, changed: &mut Kept, now: UnixMs) -> Result<(), StoreError> {
+        self.counters.collect(changed, |account| self.limits(account), now);
+        if !changed.is_empty() {
+            self.store.keep_counters(changed.clone()).wait()?;
+            *changed = Kept::default();
+        }
+        Ok(())
+    }
+}
+
+/// A full check's part of its account's fair use. Dropped before [`Share::charged`] it is given back: on every way
+/// that ends without a charge.
+#[must_use = "it is given back at once"]
+pub struct Share<'l> {
+    limiter: &'l Limiter,
+    account: AccountId,
+}
+
+impl Share<'_> {
+    /// The check is charged for good.
+    pub fn charged(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        self.limiter.counters.give_back_fair_use(self.account);
+    }
+}
+
+/// The thread that keeps a limiter's counters, until it is dropped; then once more.
+pub struct Keeper {
+    end: Arc<(Mutex<bool>, Condvar)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub fn start(limiter: Arc<Limiter>, clock: impl Fn() -> UnixMs + Send + 'static) -> io::Result<Keeper> {
+        let end = Arc::new((Mutex::new(false), Condvar::new()));
+        let thread = std::thread::Builder::new().name("limits".into()).spawn({
+            let end = Arc::clone(&end);
+            move || keep_each_second(&limiter, &end, clock)
+        })?;
+        Ok(Keeper { end, thread: Some(thread) })
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        *self.end.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.end.1.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // A panic was reported when it happened, and has lost the counters of the last seconds at most.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn keep_each_second(limiter: &Limiter, end: &(Mutex<bool>, Condvar), clock: impl Fn() -> UnixMs) {
+    let (mut changed, mut failing) = (Kept::default(), false);
+    let mut ended = end.0.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        let waited = end.1.wait_timeout_while(ended, KEEP_EVERY, |ended| !*ended);
+        ended = waited.unwrap_or_else(PoisonError::into_inner).0;
+        let kept = limiter.keep(&mut changed, clock());
+        if let (Err(error), false) = (&kept, failing) {
+            tracing::warn!("the counters of rate limits are not kept: {error}");
+        }
+        failing = kept.is_err();
+        if *ended {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{NewAccount, PlanTable, RedbStore, StoreOptions};
+    use std::path::Path;
+
+    const NOW: UnixMs = 1_801_386_000_000;
+
+    fn limiter(folder: &Path, now: UnixMs) -> Arc<Limiter> {
+        let store = RedbStore::open(folder, PlanTable::standard(), StoreOptions::default(), now).unwrap().0;
+        Arc::new(Limiter::open(Arc::new(store)).unwrap())
+    }
+
+    #[test]
+    fn counters_outlive_the_process_and_go_when_they_are_idle() {
+        let folder = tempfile::tempdir().unwrap();
+        let (key, account) = (KeyId::new(NOW, 1), AccountId::new(NOW, 2));
+        let limits = Limits { poll: 3, ..Limits::default() };
+        let first = limiter(folder.path(), NOW);
+        let new = NewAccount { id: account, name: "a".into(), plan: "free".into() };
+        first.store.create_account(new, NOW).wait().unwrap();
+        for at in 0..3 {
+            first.count(key, Row::Poll, &limits, NOW + at).unwrap();
+        }
+        for _ in 0..600 {
+            drop(first.take_fair_use(account, NOW).unwrap());
+            first.take_fair_use(account, NOW).unwrap().charged();
+        }
+        drop(Keeper::start(Arc::clone(&first), || NOW + 2).unwrap());
+        drop(first);
+
+        let second = limiter(folder.path(), NOW + 1_000);
+        assert!(second.count(key, Row::Poll, &limits, NOW + 59_000).is_err());
+        assert!(second.count(key, Row::Fast, &limits, NOW + 59_000).is_ok());
+        assert!(second.take_fair_use(account, NOW + 100).is_err());
+        assert!(second.take_fair_use(account, NOW + 200).is_ok());
+        assert!(second.count(key, Row::Poll, &limits, NOW + 60_002).is_ok());
+        let mut changed = Kept::default();
+        second.keep(&mut changed, NOW + 1_000_000).unwrap();
+        assert!(changed.is_empty());
+        assert_eq!(second.store.kept_counters().unwrap(), Kept::default());
+    }
+}

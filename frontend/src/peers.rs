@@ -1,0 +1,95 @@
+//! How many connections each peer has, over all threads: so that no single one takes all places.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// See the module.
+pub struct Peers {
+    /// 0: as many as they like.
+    max: usize,
+    open: Mutex<HashMap<IpAddr, usize>>,
+}
+
+/// One connection of a peer, until it is dropped.
+pub struct Guest {
+    peers: Arc<Peers>,
+    /// None where nobody counts.
+    network: Option<IpAddr>,
+}
+
+impl Peers {
+    /// At most so many connections each; 0: no limit.
+    pub fn new(max: usize) -> Arc<Peers> {
+        Arc::new(Peers { max, open: Mutex::default() })
+    }
+
+    /// One more connection of a peer; `None` when it has enough.
+    pub fn enter(self: &Arc<Peers>, address: IpAddr) -> Option<Guest> {
+        if self.max == 0 {
+            return Some(Guest { peers: Arc::clone(self), network: None });
+        }
+        let network = network(address);
+        let mut open = self.lock();
+        let count = open.entry(network).or_default();
+        if *count >= self.max {
+            return None;
+        }
+        *count += 1;
+        drop(open);
+        Some(Guest { peers: Arc::clone(self), network: Some(network) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let Some(network) = self.network else { return };
+        let mut open = self.peers.lock();
+        if let Some(count) = open.get_mut(&network) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&network);
+            }
+        }
+    }
+}
+
+/// Who counts as one: an IPv4 address, or a /64 of IPv6, which is what a single host is given (RFC 6177).
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+        address => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_has_so_many_and_others_have_theirs() {
+        let peers = Peers::new(2);
+        let enter = |address: &str| peers.enter(address.parse().unwrap());
+        let first = enter("192.0.2.1");
+        let _second = enter("::ffff:192.0.2.1");
+        assert!(first.is_some() && enter("192.0.2.1").is_none());
+        let _v6 = (enter("2001:db8::1"), enter("2001:db8::ffff:2"));
+        assert!(enter("2001:db8::3").is_none() && enter("2001:db8:0:1::3").is_some());
+        drop(first);
+        assert!(enter("192.0.2.1").is_some());
+        drop((_second, _v6));
+        assert!(peers.lock().is_empty(), "who is gone is forgotten");
+    }
+
+    #[test]
+    fn without_a_limit_nobody_is_counted() {
+        let peers = Peers::new(0);
+        let guests: Vec<_> = (0..100).map(|_| peers.enter(IpAddr::from([192, 0, 2, 1])).unwrap()).collect();
+        assert!(peers.lock().is_empty());
+        drop(guests);
+    }
+}

@@ -1,0 +1,150 @@
+//! The limits by name: those of a plan, and those that an operator set for an account alone.
+
+use super::Row;
+use serde::{Deserialize, Serialize};
+
+/// The smallest limit: at zero there would be no moment to name in `Retry-After`.
+pub const LIMIT_MIN: u32 = 1;
+/// The largest limit.
+pub const LIMIT_MAX: u32 = 1_000_000_000;
+
+/// Something for each limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PerLimit<T> {
+    /// `/v1/verify` with `mode=fast`, per key in 60 seconds.
+    pub fast: T,
+    /// `/v1/verify`, full, per key in 60 seconds.
+    pub verify: T,
+    /// `POST /v1/verify/batch`, per key in 60 seconds.
+    pub batch: T,
+    /// `GET /v1/verify/batch/{batch_id}`, per key in 60 seconds.
+    pub poll: T,
+    /// `/v1/account`, per key in 60 seconds.
+    pub account: T,
+    /// Charged full checks of an account, sustained, per second.
+    pub fair_use_per_second: T,
+    /// Charged full checks of an account that may come at once after a rest.
+    pub fair_use_burst: T,
+}
+
+/// The limits that hold.
+pub type Limits = PerLimit<u32>;
+
+/// Those that an account has in place of its plan's.
+pub type Overrides = PerLimit<Option<u32>>;
+
+impl<T> PerLimit<T> {
+    /// Each with its name in the configuration, in the order of the table and of the rows in the store.
+    pub fn each(self) -> [(&'static str, T); 7] {
+        [
+            ("fast", self.fast),
+            ("verify", self.verify),
+            ("batch", self.batch),
+            ("poll", self.poll),
+            ("account", self.account),
+            ("fair_use_per_second", self.fair_use_per_second),
+            ("fair_use_burst", self.fair_use_burst),
+        ]
+    }
+
+    /// The same, to be changed.
+    pub fn each_mut(&mut self) -> [(&'static str, &mut T); 7] {
+        let PerLimit { fast, verify, batch, poll, account, fair_use_per_second, fair_use_burst } = self;
+        PerLimit { fast, verify, batch, poll, account, fair_use_per_second, fair_use_burst }.each()
+    }
+}
+
+/// The limits of the contract.
+impl Default for Limits {
+    fn default() -> Limits {
+        PerLimit {
+            fast: 600,
+            verify: 600,
+            batch: 30,
+            poll: 600,
+            account: 300,
+            fair_use_per_second: 5,
+            fair_use_burst: 600,
+        }
+    }
+}
+
+/// None.
+impl Default for Overrides {
+    fn default() -> Overrides {
+        PerLimit {
+            fast: None,
+            verify: None,
+            batch: None,
+            poll: None,
+            account: None,
+            fair_use_per_second: None,
+            fair_use_burst: None,
+        }
+    }
+}
+
+impl Limits {
+    /// Requests of a key in 60 seconds.
+    pub fn row(&self, row: Row) -> u32 {
+        match row {
+            Row::Fast => self.fast,
+            Row::Verify => self.verify,
+            Row::Batch => self.batch,
+            Row::Poll => self.poll,
+            Row::Account => self.account,
+        }
+    }
+
+    /// With an account's own in place of the plan's.
+    pub fn with(mut self, overrides: &Overrides) -> Limits {
+        for ((_, limit), (_, own)) in self.each_mut().into_iter().zip(overrides.each()) {
+            *limit = own.unwrap_or(*limit);
+        }
+        self
+    }
+}
+
+impl Overrides {
+    /// Whether the plan's limits all hold.
+    pub fn is_none(&self) -> bool {
+        self.each().iter().all(|(_, own)| own.is_none())
+    }
+
+    /// With later ones on top.
+    pub fn with(mut self, later: &Overrides) -> Overrides {
+        for ((_, own), (_, later)) in self.each_mut().into_iter().zip(later.each()) {
+            *own = later.or(*own);
+        }
+        self
+    }
+
+    /// Whether every limit is one that may be set.
+    pub fn is_within_bounds(&self) -> bool {
+        self.each().iter().all(|(_, own)| own.is_none_or(|own| (LIMIT_MIN..=LIMIT_MAX).contains(&own)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_limits_stand_before_the_plan_s() {
+        let own = Overrides { batch: Some(2), ..Overrides::default() };
+        let later = Overrides { batch: Some(3), poll: Some(4), ..Overrides::default() };
+        let limits = Limits::default().with(&own.with(&later));
+        assert_eq!(limits, Limits { batch: 3, poll: 4, ..Limits::default() });
+        assert_eq!(Limits::default().with(&own).batch, 2);
+        assert!(Overrides::default().is_none() && !own.is_none());
+        assert!(own.is_within_bounds() && !Overrides { fast: Some(0), ..own }.is_within_bounds());
+    }
+
+    #[test]
+    fn rows_and_limits_have_the_same_names() {
+        let numbered = Limits { fast: 0, verify: 1, batch: 2, poll: 3, account: 4, ..Limits::default() };
+        for (number, (row, (name, limit))) in (0..).zip(Row::ALL.into_iter().zip(numbered.each())) {
+            assert_eq!((row.as_str(), numbered.row(row), limit), (name, number, number));
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! A map behind several locks, so that threads seldom meet at one; it knows what has changed.
+
+use std::collections::hash_map::RandomState;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, Hash};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+const SHARDS: usize = 32;
+
+pub(super) struct Shards<K, V> {
+    shards: [Mutex<HashMap<K, Slot<V>>>; SHARDS],
+    hasher: RandomState,
+}
+
+#[derive(Default)]
+struct Slot<V> {
+    value: V,
+    /// Since it was last collected.
+    changed: bool,
+}
+
+impl<K, V> Default for Shards<K, V> {
+    fn default() -> Shards<K, V> {
+        Shards { shards: std::array::from_fn(|_| Mutex::default()), hasher: RandomState::new() }
+    }
+}
+
+impl<K: Copy + Ord + Hash, V: Clone + Default> Shards<K, V> {
+    /// Puts in what does not count as changed.
+    pub fn fill(&self, values: BTreeMap<K, V>) {
+        for (key, value) in values {
+            self.shard(&key).insert(key, Slot { value, changed: false });
+        }
+    }
+
+    /// Changes a value, which is made if there is none.
+    pub fn change<R>(&self, key: K, change: impl FnOnce(&mut V) -> R) -> R {
+        let mut shard = self.shard(&key);
+        let slot = shard.entry(key).or_default();
+        slot.changed = true;
+        change(&mut slot.value)
+    }
+
+    /// Adds all changed values to `out`, forgets the idle ones and adds them as empty.
+    pub fn collect(&self, out: &mut BTreeMap<K, V>, mut is_idle: impl FnMut(&K, &mut V) -> bool) {
+        for shard in &self.shards {
+            lock(shard).retain(|key, slot| {
+                let idle = is_idle(key, &mut slot.value);
+                if idle {
+                    out.insert(*key, V::default());
+                } else if std::mem::take(&mut slot.changed) {
+                    out.insert(*key, slot.value.clone());
+                }
+                !idle
+            });
+        }
+    }
+
+    /// How many values there are.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).len()).sum()
+    }
+
+    fn shard(&self, key: &K) -> MutexGuard<'_, HashMap<K, Slot<V>>> {
+        lock(&self.shards[self.hasher.hash_one(key) as usize % SHARDS])
+    }
+}
+
+/// A panic while one is held leaves a value that is whole: each is changed by arithmetic alone.
+fn lock<T>(shard: &Mutex<T>) -> MutexGuard<'_, T> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}

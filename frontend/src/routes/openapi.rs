@@ -1,0 +1,36 @@
+//! `GET /v1/openapi.json`: the description of the API, for anybody.
+
+use crate::refusal::Refusal;
+use crate::router::{Call, Reply};
+
+/// Long enough to spare the server, short enough that an upgrade is seen soon. It holds nothing of anybody.
+const KEPT: &str = "public, max-age=300";
+
+/// The description, as it was rendered when the server started.
+pub async fn show(call: Call) -> Result<Reply, Refusal> {
+    let body = call.worker.commons.description.clone();
+    Ok(Reply { status: 200, headers: Vec::new(), body }.header("cache-control", KEPT))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::auth::ApiKey;
+    use crate::store::{BatchId, KeyMode};
+    use engine::proto::address::Address;
+
+    /// What the description shows of values whose form this crate knows.
+    #[test]
+    fn ids_and_addresses_of_the_examples_are_real() {
+        let text = api::openapi::pretty(api::openapi::HERE).unwrap();
+        let words = || text.split(['"', '`', ' ']);
+        let ids: Vec<&str> = words().filter(|word| word.starts_with("bat_")).collect();
+        assert!(ids.len() > 3 && ids.iter().all(|id| id.parse::<BatchId>().is_ok()), "{ids:?}");
+        let address = |word: &&str| word.ends_with("@example.com");
+        assert!(words().filter(address).count() > 3);
+        assert!(words().filter(address).all(|word| Address::parse(word).is_ok()));
+        for mode in [KeyMode::Live, KeyMode::Test] {
+            let key = ApiKey::from_secret(mode, [0; 32]);
+            assert!(words().any(|word| word == &key.reveal()[..8]));
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! For tests: the index of expiries has one note for each row that expires, and no other.
+
+use super::RedbStore;
+use super::row::Row;
+use super::tables::{
+    BATCHES, BatchRow, EXPIRIES, Expiring, IDEMPOTENCY, IdempotencyRow, RESULTS, ResultRow, expiry_key,
+};
+use ::redb::{ReadableDatabase, ReadableTable, ReadableTableMetadata};
+use std::collections::BTreeSet;
+
+/// Panics where it has not.
+#[track_caller]
+pub(super) fn check_index(store: &RedbStore) {
+    let transaction = store.database().begin_read().unwrap();
+    let mut expected = BTreeSet::new();
+    for next in transaction.open_table(RESULTS).unwrap().iter().unwrap() {
+        let (key, row) = next.unwrap();
+        let row = ResultRow::decode(row.value()).unwrap();
+        expected.insert(expiry_key(Expiring::Result, row.expires_at(), key.value()));
+    }
+    for next in transaction.open_table(IDEMPOTENCY).unwrap().iter().unwrap() {
+        let (key, row) = next.unwrap();
+        let row = IdempotencyRow::decode(row.value()).unwrap();
+        expected.insert(expiry_key(Expiring::Idempotency, row.expires_at(), key.value()));
+    }
+    let mut open = 0;
+    for next in transaction.open_table(BATCHES).unwrap().iter().unwrap() {
+        let (key, row) = next.unwrap();
+        let row = BatchRow::decode(row.value()).unwrap();
+        open += u64::from(row.is_open());
+        expected.insert(if row.is_open() {
+            expiry_key(Expiring::OpenBatch, row.given_up_at(), key.value())
+        } else {
+            expiry_key(Expiring::Batch, row.expires_at(), key.value())
+        });
+    }
+    let notes = transaction.open_table(EXPIRIES).unwrap();
+    let found: BTreeSet<_> = notes.iter().unwrap().map(|next| *next.unwrap().0.value()).collect();
+    assert!(found == expected, "{} notes of {} rows", found.len(), expected.len());
+    assert_eq!(transaction.open_table(super::tables::OPEN_BATCHES).unwrap().len().unwrap(), open);
+    let rows = transaction.open_table(super::tables::BATCH_ROWS).unwrap().len().unwrap();
+    assert_eq!(rows, transaction.open_table(BATCHES).unwrap().len().unwrap());
+}

@@ -1,0 +1,154 @@
+//! TLS 1.2 and 1.3 for callers (RFC 8446, RFC 5246): a certificate and a key from files in PEM (RFC 7468), which can be
+//! exchanged while the server runs.
+//!
+//! The handshake is part of a connection's first head: whoever has not said what it wants [`HEAD_TIME_MAX`] after it
+//! connected is cut off, wherever it got stuck.
+//!
+//! [`HEAD_TIME_MAX`]: crate::http::HEAD_TIME_MAX
+
+mod stream;
+
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+pub use stream::TlsStream;
+
+/// What is spoken below TLS (RFC 7301).
+const ALPN: &[u8] = b"http/1.1";
+
+/// A certificate and its key, as they stand in their files.
+pub struct Tls {
+    certificate: PathBuf,
+    key: PathBuf,
+    current: RwLock<Arc<ServerConfig>>,
+}
+
+impl Tls {
+    /// Reads both files.
+    ///
+    /// # Errors
+    /// One line that says which file is wrong and how.
+    pub fn load(certificate: PathBuf, key: PathBuf) -> Result<Tls, String> {
+        let current = RwLock::new(read(&certificate, &key)?);
+        Ok(Tls { certificate, key, current })
+    }
+
+    /// Reads both files again; connections that come from now on get what is in them.
+    ///
+    /// # Errors
+    /// As [`Tls::load`]; then everything stays as it was.
+    pub fn reload(&self) -> Result<(), String> {
+        let new = read(&self.certificate, &self.key)?;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
+        Ok(())
+    }
+
+    /// The server's side of a new connection.
+    ///
+    /// # Errors
+    /// A defect: the configuration was fit for a server when it was read.
+    pub fn accept(&self) -> Result<ServerConnection, rustls::Error> {
+        let current = Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner));
+        ServerConnection::new(current)
+    }
+}
+
+fn read(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, String> {
+    let chain = read_chain(certificate)
+        .map_err(|why| format!("cannot read the certificate {}: {why}", certificate.display()))?;
+    let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| {
+        format!("cannot read the key {}: {}", key.display(), explain(error, "private key"))
+    })?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let made = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, secret));
+    let mut config = made.map_err(|error| match error {
+        rustls::Error::InconsistentKeys(_) => format!(
+            "the key {} does not belong to the certificate {}; give the pair of one request",
+            key.display(),
+            certificate.display()
+        ),
+        error => format!("cannot use {} with {}: {error}", certificate.display(), key.display()),
+    })?;
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    Ok(Arc::new(config))
+}
+
+/// The server's own certificate first, then those that lead to a root.
+fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let sections = CertificateDer::pem_file_iter(path).map_err(|error| explain(error, "certificate"))?;
+    let chain: Result<Vec<_>, _> = sections.collect();
+    match chain {
+        Ok(chain) if chain.is_empty() => Err(explain(pem::Error::NoItemsFound, "certificate")),
+        Ok(chain) => Ok(chain),
+        Err(error) => Err(explain(error, "certificate")),
+    }
+}
+
+/// In one line, and nothing of what is in the file: it may be a key.
+fn explain(error: pem::Error, what: &str) -> String {
+    match error {
+        pem::Error::Io(error) => error.to_string(),
+        pem::Error::NoItemsFound => format!("there is no {what} in PEM in it"),
+        _ => "it is no PEM".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{CertifiedKey, generate_simple_self_signed};
+    use std::fs;
+
+    fn write(folder: &Path, name: &str, content: &str) -> PathBuf {
+        let path = folder.join(name);
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    fn pair() -> (String, String) {
+        let CertifiedKey { cert, signing_key } =
+            generate_simple_self_signed(["a.example".to_owned()]).unwrap();
+        (cert.pem(), signing_key.serialize_pem())
+    }
+
+    #[test]
+    fn what_is_wrong_is_one_line_with_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name, content: &str| write(folder.path(), name, content);
+        let ((certificate, key), (_, other)) = (pair(), pair());
+        let (good, fits) = (at("cert", &certificate), at("key", &key));
+        assert!(Tls::load(good.clone(), fits.clone()).is_ok());
+        for (certificate, key, expected) in [
+            (folder.path().join("nowhere"), fits.clone(), "nowhere: No such file"),
+            (good.clone(), folder.path().join("nowhere"), "nowhere: No such file"),
+            (fits.clone(), fits.clone(), "key: there is no certificate in PEM"),
+            (good.clone(), good.clone(), "cert: there is no private key in PEM"),
+            (at("empty", ""), fits.clone(), "empty: there is no certificate"),
+            (at("broken", &certificate.replace("END", "")), fits.clone(), "broken: it is no PEM"),
+            (good.clone(), at("other", &other), "other does not belong to the certificate"),
+        ] {
+            let why = Tls::load(certificate, key).map(drop).unwrap_err();
+            assert!(why.contains(expected) && !why.contains('\n'), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_bad_pair_does_not_replace_a_good_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let ((certificate, key), (next, next_key)) = (pair(), pair());
+        let paths = (write(folder.path(), "cert", &certificate), write(folder.path(), "key", &key));
+        let tls = Tls::load(paths.0, paths.1).unwrap();
+        let current = || Arc::as_ptr(&tls.current.read().unwrap());
+        let before = current();
+        write(folder.path(), "cert", &next);
+        assert!(tls.reload().is_err());
+        assert_eq!(current(), before);
+        write(folder.path(), "key", &next_key);
+        tls.reload().unwrap();
+        assert_ne!(current(), before);
+    }
+}

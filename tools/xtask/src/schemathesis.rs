@@ -1,0 +1,163 @@
+//! `cargo xtask schemathesis`: requests generated from the served description, and every answer held against it.
+//!
+//! mailnet and `mailprobe serve` run in processes of their own; schemathesis (<https://schemathesis.readthedocs.io>),
+//! which `.ci/schemathesis` installs, asks with a live key. It fails when a check fails, and it fails here when too
+//! few of an operation's positive examples were answered 2xx: a run that is refused everywhere proves nothing.
+
+use crate::interop::Failure;
+use crate::interop::process;
+use crate::interop::report::{self, Tally};
+use crate::soak::http;
+use crate::soak::world::{Serve, World};
+use clap::Args;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+#[derive(Args)]
+pub struct Options {
+    /// Examples for each operation.
+    #[arg(long, value_name = "N", default_value_t = 300)]
+    examples: u32,
+    /// What all examples are drawn from.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Only the operation of this operationId.
+    #[arg(long, value_name = "ID")]
+    only: Option<String>,
+    /// Where `.ci/schemathesis` has installed it.
+    #[arg(long, value_name = "PATH", default_value = "target/schemathesis")]
+    venv: PathBuf,
+    /// Take `mailprobe` and `mailnet` from this folder instead of building them.
+    #[arg(long, value_name = "PATH")]
+    bin_dir: Option<PathBuf>,
+}
+
+const SCENARIO: &str = include_str!("../../mailnet/scenarios/reasons.toml");
+const CONFIG: &str = include_str!("../schemathesis/schemathesis.toml");
+const HOOKS: &str = include_str!("../schemathesis/hooks.py");
+const REQUIREMENTS: &str = include_str!("../schemathesis/requirements.txt");
+
+/// More than all examples together can cost.
+const CREDITS: u64 = 1_000_000_000;
+/// Batches that are there from the start, for examples that poll.
+const BATCHES: usize = 5;
+/// Operations of the description.
+const OPERATIONS: usize = 6;
+const VERSION_LIMIT: Duration = Duration::from_secs(60);
+const RUN_LIMIT: Duration = Duration::from_secs(1200);
+
+pub fn main(options: &Options) -> ExitCode {
+    match process::watch_signals().and_then(|()| run(options)) {
+        Ok(Tally { passed, failed }) => {
+            report::line(&format!("{passed} passed, {failed} failed"));
+            if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(Failure(message)) => {
+            report::line(&format!("schemathesis: {message}"));
+            report::line("0 passed, 1 failed");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<Tally, Failure> {
+    let program = installed(&options.venv)?;
+    let world = World::of(options.bin_dir.as_deref(), false)?;
+    let mailnet = world.mailnet(SCENARIO)?;
+    let plans = world.plans()?;
+    let mut serve = world.serve(&mailnet, &plans.each_ref().map(String::as_str))?;
+    let key = world.unlimited("schemathesis", CREDITS)?;
+    prepare(&world, &serve, &key)?;
+
+    let counts = world.path("counts.json");
+    let mut command = Command::new(program);
+    command.current_dir(world.path("")).env("MAILPROBE_KEY", &key).env("MAILPROBE_COUNTS", &counts);
+    command.args(["--config-file", "schemathesis.toml", "run"]);
+    command.args(["openapi.json", "--url", &format!("http://{}", serve.address)]);
+    command.args(["--max-examples", &options.examples.to_string(), "--seed", &options.seed.to_string()]);
+    if let Some(id) = &options.only {
+        command.args(["--include-operation-id", id]);
+    }
+    let finished = process::run(command, "", &world.path(""), RUN_LIMIT)?;
+    report::line(&format!("{}{}", finished.stdout, finished.stderr));
+
+    let mut tally = Tally::default();
+    tally.check("every check of schemathesis", holds(finished.status.success(), finished.status.to_string()));
+    let counts = fs::read_to_string(&counts).map_err(|error| Failure(format!("no counts: {error}")))?;
+    shares(&mut tally, &counts, options)?;
+    serve.running()?;
+    tally.check("no panic", holds(!serve.log()?.contains("panicked"), "of the server".into()));
+    serve.stop()?;
+    mailnet.stop()?;
+    Ok(tally)
+}
+
+/// The program in its virtual environment, if it is of the pinned version.
+fn installed(venv: &Path) -> Result<PathBuf, Failure> {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let program = root.join(venv).join("bin/schemathesis");
+    let pinned = REQUIREMENTS.lines().find_map(|line| line.strip_prefix("schemathesis=="));
+    let pinned = pinned.ok_or_else(|| Failure("requirements.txt pins no schemathesis".into()))?;
+    let missing = |why: &str| Failure(format!("{}: {why}; run .ci/schemathesis", program.display()));
+    if !program.is_file() {
+        return Err(missing("not there"));
+    }
+    let mut command = Command::new(&program);
+    command.arg("--version");
+    let said =
+        process::run(command, "", &std::env::temp_dir(), VERSION_LIMIT)?.success("schemathesis --version")?;
+    if said.split_whitespace().last() != Some(pinned) {
+        return Err(missing(&format!("it is not {pinned} but {}", said.trim())));
+    }
+    Ok(program)
+}
+
+/// The configuration, batches to poll, and the description as a file: taken from its address, schemathesis would not
+/// test the operation that serves it.
+fn prepare(world: &World, serve: &Serve, key: &str) -> Result<(), Failure> {
+    let write = |name: &str, text: &str| {
+        fs::write(world.path(name), text).map_err(|error| Failure(format!("{name}: {error}")))
+    };
+    write("schemathesis.toml", CONFIG)?;
+    write("hooks.py", HOOKS)?;
+    let described = http::open(serve.address, "/v1/openapi.json").map_err(Failure)?;
+    write("openapi.json", &described.body.to_string())?;
+    let mut ids = String::new();
+    for number in 0..BATCHES {
+        let emails = [format!("user-{number}@ok.example"), "nobody@ok.example".to_owned()];
+        let answer = http::submit(serve.address, key, "", &emails).map_err(Failure)?;
+        if answer.status != 202 {
+            return Err(Failure(format!("a batch was answered {}", answer.status)));
+        }
+        ids.push_str(&format!("\"{}\"\n", answer.text("batch_id")));
+    }
+    write("batches.dict", &ids)
+}
+
+/// Whether enough was asked of every operation, and enough of it answered 2xx.
+fn shares(tally: &mut Tally, counts: &str, options: &Options) -> Result<(), Failure> {
+    let counts: Value =
+        serde_json::from_str(counts).map_err(|error| Failure(format!("the counts are no JSON: {error}")))?;
+    let operations = counts.as_object().ok_or_else(|| Failure("the counts are no object".into()))?;
+    for (name, statuses) in operations {
+        let sum = |prefix: &str| -> u64 {
+            let statuses = statuses.as_object().into_iter().flatten();
+            statuses.filter(|(key, _)| key.starts_with(prefix)).filter_map(|(_, count)| count.as_u64()).sum()
+        };
+        let (positive, good, all) = (sum("positive "), sum("positive 2"), sum(""));
+        let said =
+            format!("{good} of {positive} positive examples were answered 2xx; {all} requests: {statuses}");
+        tally.check(name, holds(good > 0 && good * 2 >= positive, said));
+    }
+    let expected = if options.only.is_some() { 1 } else { OPERATIONS };
+    tally
+        .check("operations", holds(operations.len() == expected, format!("{} were asked", operations.len())));
+    Ok(())
+}
+
+fn holds(it: bool, said: String) -> Result<String, String> {
+    if it { Ok(said) } else { Err(said) }
+}
