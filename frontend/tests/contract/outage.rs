@@ -3,7 +3,7 @@
 use crate::accounts::{Account, addresses, batch, fast, verify};
 use crate::client::Answer;
 use crate::resolver::Resolver;
-use crate::world::{HOUR, MARGIN, Server, address, mailbox};
+use crate::world::{HOUR, MARGIN, Server, address, domain, mailbox};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -164,6 +164,27 @@ fn one_dead_recipient_server_is_never_an_outage() {
     }
     assert_eq!(account.credits(), 80, "and each is charged");
     account.start(&addresses(1));
+}
+
+#[test]
+fn no_mail_server_can_be_reached_is_503_and_refunded() {
+    // Nobody listens on port 1, at any address.
+    let server = Server::start(&["--smtp-port", "1"]);
+    let account = server.account("free");
+    let (began, mut verdicts) = (Instant::now(), 0);
+    let down = loop {
+        let answer = account.call(verify(&address("user", &domain())));
+        if answer.status != 200 {
+            break answer;
+        }
+        assert_eq!(answer.json()["reason"], "unverifiable");
+        verdicts += 1;
+        assert!(began.elapsed() < Duration::from_secs(60), "no 503 within a minute");
+        std::thread::sleep(Duration::from_millis(800));
+    };
+    assert_down(&down);
+    assert_eq!(account.credits(), 100 - verdicts, "what was answered 503 is refunded");
+    account.fast(&mailbox());
 }
 
 #[test]
