@@ -90,7 +90,7 @@ fn apply(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ::redb::{ReadableTable, TableDefinition, backends::InMemoryBackend};
+    use ::redb::{ReadableTable, TableDefinition, TableHandle, backends::InMemoryBackend};
 
     const NOTES: TableDefinition<&str, u64> = TableDefinition::new("notes");
 
@@ -142,6 +142,33 @@ mod tests {
         run(&[], &database).unwrap();
         assert!(run(&[add_one, fail], &database).is_err());
         assert_eq!((read_format(&database), steps_done(&database)), (Ok(Some(2)), 1));
+    }
+
+    #[test]
+    fn a_file_of_format_1_keeps_what_it_has_and_gets_every_table() {
+        let database = database();
+        let old = |transaction: &WriteTransaction| {
+            transaction.open_table(tables::ACCOUNTS)?;
+            transaction.open_table(tables::KEYS)?;
+            transaction.open_table(tables::HOLDS)?;
+            transaction.open_table(tables::LEDGER)?;
+            transaction.open_table(tables::NAMES)?.insert("joe", &[7; 16])?;
+            Ok(())
+        };
+        apply(&database, old, 1).unwrap();
+        migrate(&database, Path::new("x")).unwrap();
+        assert_eq!(read_format(&database), Ok(Some(2)));
+        let new = self::database();
+        migrate(&new, Path::new("x")).unwrap();
+        let names = |database: &Database| {
+            let mut names: Vec<_> =
+                database.begin_read().unwrap().list_tables().unwrap().map(|t| t.name().to_owned()).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(names(&database), names(&new));
+        let kept = database.begin_read().unwrap().open_table(tables::NAMES).unwrap();
+        assert_eq!(kept.get("joe").unwrap().unwrap().value(), &[7; 16]);
     }
 
     #[test]

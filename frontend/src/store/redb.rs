@@ -388,7 +388,7 @@ impl Store for RedbStore {
     fn purge(&self, now: UnixMs) -> Pending<Purged, StoreError> {
         let keys = self.vault.prepare(now).and_then(|()| batches::finishing_key(&self.vault, now));
         match keys {
-            Ok(finishing_key) => self.writer.submit(Class::New, move |txn| {
+            Ok(finishing_key) => self.writer.submit(Class::Answer, move |txn| {
                 let purged = txn.purge(&finishing_key, now)?;
                 // The rows go all the same when a key file cannot be destroyed: that fails nobody's write.
                 Ok(txn.vault.expire(now).map(|vault_keys| Purged { vault_keys, ..purged }))

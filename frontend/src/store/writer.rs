@@ -29,7 +29,8 @@ pub(super) const QUEUE_MAX: usize = 16 * 1024;
 pub(super) enum Class {
     /// It begins something: refused at [`QUEUE_MAX`].
     New,
-    /// It answers a hold: always taken. There are never more of them than holds, which are `New`.
+    /// It answers a hold or a row, or removes what is past its time: always taken. There are never more of them than
+    /// holds and rows, whose making is `New`, and than one purge at once.
     Answer,
 }
 
