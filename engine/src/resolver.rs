@@ -54,6 +54,8 @@ struct Inner<R: Runtime> {
     record: RefCell<Upstreams>,
     /// What all shards know of the resolvers.
     health: Arc<Resolvers>,
+    /// How many outages were over when the cache was last used.
+    outages: Cell<u32>,
 }
 
 /// A question that is being asked, and who waits for it.
@@ -99,6 +101,7 @@ impl<R: Runtime> Resolver<R> {
             inner: Rc::new(Inner {
                 config: LookupConfig::new(upstreams.len()),
                 record: RefCell::new(Upstreams::new(upstreams.len())),
+                outages: Cell::new(health.ended()),
                 health,
                 upstreams,
                 cache: RefCell::new(Cache::new(DNS_CACHE_MAX)),
@@ -117,6 +120,11 @@ impl<R: Runtime> Resolver<R> {
     /// What DNS says to a question: from the cache, from the same question that is already being asked, or asked.
     pub(crate) async fn look_up(&self, question: &Question) -> Arc<Outcome> {
         let inner = &self.inner;
+        // What nobody answered in an outage was not the domain's fault.
+        let ended = inner.health.ended();
+        if inner.outages.replace(ended) != ended {
+            inner.cache.borrow_mut().forget_silence(Instant::now());
+        }
         if let Some(outcome) = inner.cache.borrow_mut().get(question, Instant::now()) {
             return outcome;
         }

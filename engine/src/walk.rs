@@ -9,7 +9,7 @@ use engine_proto::address::Domain;
 use engine_proto::dns::mx::{Dead, MxPlan, MxSet, NoMail};
 use engine_proto::dns::public::is_public;
 use engine_proto::dns::{Exchange, Mx, Name, Outcome, Question, RecordKind, Records};
-use engine_proto::limits::{DNS_FAILURE_TTL, KNOWN_DOMAINS_MAX, WALK_TTL};
+use engine_proto::limits::{KNOWN_DOMAINS_MAX, WALK_TTL};
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::net::IpAddr;
@@ -89,11 +89,11 @@ impl Walks {
     /// Keeps what a walk found, and gives those who wait for it.
     pub(crate) fn end(&mut self, domain: Domain, found: Found, story: Rc<[String]>) -> Vec<Waiter> {
         let now = Instant::now();
-        let ttl = match found {
-            Found::Dead(Dead::CannotTell(_)) => DNS_FAILURE_TTL,
-            _ => WALK_TTL,
-        };
         let waiting = self.under_way.remove(&domain).unwrap_or_default();
+        if matches!(found, Found::Dead(Dead::CannotTell(_))) {
+            // The DNS cache keeps failures, and drops them when they turn out to have been our fault.
+            return waiting;
+        }
         if self.known.len() >= KNOWN_DOMAINS_MAX {
             self.known.retain(|_, walk| walk.until > now);
         }
@@ -101,7 +101,7 @@ impl Walks {
             // All of it is fresh: the DNS cache still knows most of what is dropped here.
             self.known.clear();
         }
-        self.known.insert(domain, Walk { found, until: now + ttl, story });
+        self.known.insert(domain, Walk { found, until: now + WALK_TTL, story });
         waiting
     }
 

@@ -23,14 +23,20 @@ pub struct Resolvers {
     answered: AtomicBool,
     /// Lookups in a row that ended without a word from anybody.
     silent: AtomicU32,
+    /// Outages that are over.
+    ended: AtomicU32,
 }
 
 impl Resolvers {
     /// A lookup has ended; `answered`: with a word from any resolver.
     pub fn note(&self, answered: bool) {
         if answered {
+            let was_down = self.are_down();
             self.answered.store(true, Relaxed);
             self.silent.store(0, Relaxed);
+            if was_down {
+                self.ended.fetch_add(1, Relaxed);
+            }
         } else if self.silent.load(Relaxed) < DNS_SILENT_LOOKUPS_MAX {
             self.silent.fetch_add(1, Relaxed);
         }
@@ -40,6 +46,11 @@ impl Resolvers {
     /// up has to go on meanwhile.
     pub fn are_down(&self) -> bool {
         !self.answered.load(Relaxed) || self.silent.load(Relaxed) >= DNS_SILENT_LOOKUPS_MAX
+    }
+
+    /// How many outages are over: silence that was met before the latest of them ended says nothing of a domain.
+    pub fn ended(&self) -> u32 {
+        self.ended.load(Relaxed)
     }
 }
 
@@ -245,7 +256,12 @@ mod tests {
             resolvers.note(false);
         }
         assert!(resolvers.are_down());
+        let ended = resolvers.ended();
         resolvers.note(true);
         assert!(!resolvers.are_down());
+        assert_eq!(resolvers.ended(), ended + 1);
+        resolvers.note(false);
+        resolvers.note(true);
+        assert_eq!(resolvers.ended(), ended + 1, "one silent lookup is no outage");
     }
 }

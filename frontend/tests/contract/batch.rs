@@ -132,7 +132,7 @@ fn every_reason_of_a_full_check_comes_in_the_rows() {
         (address("user", "catchall.example"), false, "catch_all"),
         (address("nobody", "ok.example"), false, "mailbox_not_found"),
         (address("user", "nxdomain.example"), false, "mailbox_not_found"),
-        (address("user", "servfail.example"), false, "unverifiable"),
+        (address("rené", "no-utf8.example"), false, "unverifiable"),
     ];
     let emails: Vec<String> = rows.iter().map(|(email, ..)| email.clone()).collect();
     let expected: Vec<Value> = rows

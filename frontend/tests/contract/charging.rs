@@ -116,7 +116,7 @@ fn catch_all_and_unverifiable_rows_of_a_batch_are_not_refunded() {
     let account = shared().account("free");
     let emails = [
         address("user", "catchall.example"),
-        address("user", "servfail.example"),
+        address("rené", "no-utf8.example"),
         address("user", "control-policy.example"),
     ];
     let done = account.run(&emails);

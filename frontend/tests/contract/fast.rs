@@ -71,6 +71,12 @@ fn possible_typo_comes_before_no_mx() {
 }
 
 #[test]
+fn disposable_comes_before_no_mx() {
+    let result = check(&address("user", "guerrillamail.com"), "disposable");
+    assert_eq!(result["checks"]["mx"], false);
+}
+
+#[test]
 fn a_failure_of_the_dns_proves_no_no_mx() {
     let result = check(&address("user", "servfail.example"), "fast_check_passed");
     assert_eq!(result["checks"]["mx"], false, "true only when a mail host was seen");

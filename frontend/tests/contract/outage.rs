@@ -3,7 +3,7 @@
 use crate::accounts::{Account, addresses, batch, fast, verify};
 use crate::client::Answer;
 use crate::resolver::Resolver;
-use crate::world::{HOUR, MARGIN, Server, address, mailbox};
+use crate::world::{HOUR, MARGIN, Server, address, domain, mailbox};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -38,17 +38,19 @@ fn until_down(account: &Account<'_>) -> u64 {
     panic!("no 503 within a minute");
 }
 
-/// Asks until there is a verdict again.
+/// Asks until there is a true verdict again. What the outage taught is forgotten with it.
 fn until_back(account: &Account<'_>) {
-    let began = Instant::now();
+    let (began, before) = (Instant::now(), account.credits());
     loop {
         let answer = account.call(verify(&mailbox()));
         if answer.status == 200 && answer.json()["reason"] == "mailbox_exists" {
-            return;
+            break;
         }
         assert!(began.elapsed() < Duration::from_secs(60), "it does not come back: {answer:?}");
         std::thread::sleep(Duration::from_millis(200));
     }
+    let paid = before - account.credits();
+    assert!(paid <= 3, "a few may have been under way: {paid}");
 }
 
 #[test]
@@ -103,7 +105,7 @@ fn a_batch_waits_for_the_backend_and_is_refunded_after_an_hour() {
         "back where it came from"
     );
     resolver.answer(true);
-    until_back(&account);
+    until_back(&server.account("roomy"));
     let later = account.verify(&emails[0]);
     assert_eq!(
         (&later["cached"], &later["reason"]),
@@ -162,4 +164,45 @@ fn one_dead_recipient_server_is_never_an_outage() {
     }
     assert_eq!(account.credits(), 80, "and each is charged");
     account.start(&addresses(1));
+}
+
+#[test]
+fn no_mail_server_can_be_reached_is_503_and_refunded() {
+    // Nobody listens on port 1, at any address.
+    let server = Server::start(&["--smtp-port", "1"]);
+    let account = server.account("free");
+    let (began, mut verdicts) = (Instant::now(), 0);
+    let down = loop {
+        let answer = account.call(verify(&address("user", &domain())));
+        if answer.status != 200 {
+            break answer;
+        }
+        assert_eq!(answer.json()["reason"], "unverifiable");
+        verdicts += 1;
+        assert!(began.elapsed() < Duration::from_secs(60), "no 503 within a minute");
+        std::thread::sleep(Duration::from_millis(800));
+    };
+    assert_down(&down);
+    assert_eq!(account.credits(), 100 - verdicts, "what was answered 503 is refunded");
+    account.fast(&mailbox());
+}
+
+#[test]
+fn a_full_queue_is_temporarily_unavailable_and_refunded() {
+    let server = Server::start(&["--queue", "4"]);
+    let account = server.account("free");
+    let answers: Vec<Answer> = std::thread::scope(|scope| {
+        let check = || account.call(verify(&address("user", "slow.example")));
+        let calls: Vec<_> = (0..12).map(|_| scope.spawn(check)).collect();
+        calls.into_iter().map(|call| call.join().unwrap()).collect()
+    });
+    let (answered, refused): (Vec<Answer>, Vec<Answer>) =
+        answers.into_iter().partition(|answer| answer.status == 200);
+    assert!((1..=4).contains(&answered.len()), "{answered:?}");
+    for answer in &refused {
+        answer.assert_refused(503, "temporarily_unavailable");
+        assert!(answer.number("retry-after") >= 1);
+    }
+    assert_eq!(account.credits(), 100 - answered.len() as u64, "what was answered 503 is refunded");
+    account.verify(&mailbox());
 }

@@ -48,6 +48,11 @@ fn neither_disposable_nor_spamtrap_contacts_a_mail_server() {
 }
 
 #[test]
+fn spamtrap_comes_before_disposable() {
+    check("trap@mailinator.com", "spamtrap");
+}
+
+#[test]
 fn inbox_full() {
     check(&address("full", "ok.example"), "inbox_full");
     check(&address("full-today", "ok.example"), "inbox_full");

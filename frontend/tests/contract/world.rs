@@ -119,17 +119,20 @@ impl Server {
 
     pub fn with_config(config: &str, resolver: SocketAddr, flags: &[&str]) -> Server {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("traps"), "trap@ok.example\ntrapped.example\n").unwrap();
+        std::fs::write(
+            folder.path().join("traps"),
+            "trap@ok.example\ntrap@mailinator.com\ntrapped.example\n",
+        )
+        .unwrap();
         let file = folder.path().join("mailprobe.toml");
-        std::fs::write(&file, config).unwrap();
-        let (resolver, port) = (resolver.to_string(), net().smtp_port().to_string());
+        // In the file, where a flag can override it.
+        std::fs::write(&file, format!("smtp_port = {}\n{config}", net().smtp_port())).unwrap();
+        let resolver = resolver.to_string();
         let own = [
             "--config",
             file.to_str().unwrap(),
             "--resolver",
             &resolver,
-            "--smtp-port",
-            &port,
             "--allow-net",
             "127.0.0.0/8",
             "--ehlo",

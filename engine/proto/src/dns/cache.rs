@@ -3,7 +3,7 @@
 //! Meant for one thread. The cache is bounded by count; when it is full, the entry that goes is one that
 //! was not read since the hand of the clock last passed it.
 
-use super::{Outcome, Question};
+use super::{Failure, Outcome, Question};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -62,6 +62,16 @@ impl Cache {
         outcome
     }
 
+    /// Forgets every question that nobody answered.
+    pub fn forget_silence(&mut self, now: Instant) {
+        let silence = [Failure::Timeout, Failure::Unreachable];
+        for slot in &mut self.slots {
+            if matches!(&*slot.outcome, Outcome::Failed { why, .. } if silence.contains(why)) {
+                slot.expires = now;
+            }
+        }
+    }
+
     /// How many outcomes are held, those included whose time is over.
     pub fn len(&self) -> usize {
         self.slots.len()
@@ -90,7 +100,7 @@ impl Cache {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Failure, Name, RecordKind};
+    use super::super::{Name, RecordKind};
     use super::*;
     use proptest::prelude::*;
     use std::time::Duration;
@@ -128,6 +138,18 @@ mod tests {
         assert_eq!(cache.get(&question(1), now + S).as_deref(), Some(&no_data(60)));
         cache.insert(question(1), failed.clone(), now + S * 60);
         assert_eq!(cache.get(&question(1), now + S * 61).as_deref(), Some(&failed));
+    }
+
+    #[test]
+    fn silence_is_forgotten_and_nothing_else() {
+        let (mut cache, now) = (Cache::new(4), Instant::now());
+        let failed = |why| Outcome::Failed { why, ttl: S * 30 };
+        cache.insert(question(1), failed(Failure::Timeout), now);
+        cache.insert(question(2), failed(Failure::ServFail), now);
+        cache.insert(question(3), no_data(60), now);
+        cache.forget_silence(now + S);
+        let held: Vec<usize> = (1..4).filter(|&n| cache.get(&question(n), now + S).is_some()).collect();
+        assert_eq!(held, [2, 3]);
     }
 
     #[test]
