@@ -118,6 +118,7 @@ fn unverifiable_when_the_control_recipient_proves_nothing() {
 fn unverifiable_when_the_dns_does_not_tell() {
     check(&address("user", "servfail.example"), "unverifiable");
     check(&address("user", "mx-servfail.example"), "unverifiable");
+    check(&address("user", "dns-timeout.example"), "unverifiable");
 }
 
 #[test]
