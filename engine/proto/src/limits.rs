@@ -133,7 +133,7 @@ pub const SINGLE_PATIENCE: Duration = Duration::from_secs(45);
 pub const OUTAGE_SITES_MIN: usize = 10;
 /// How long nobody at all must have been reached. Hosts that refuse do so at once: the first connection that succeeds
 /// among theirs has to be given its round trips and retransmissions (RFC 6298: the third SYN goes out after 3 s).
-pub const OUTAGE_SILENCE: Duration = Duration::from_secs(15);
+pub const OUTAGE_SILENCE: Duration = Duration::from_secs(5);
 /// How long a failure counts.
 pub const OUTAGE_WINDOW: Duration = Duration::from_secs(60);
 /// How often an address is asked about while nobody can be reached.

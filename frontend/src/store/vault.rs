@@ -34,7 +34,11 @@ const KEY_BYTES: usize = 32;
 const HOUR_MS: UnixMs = 60 * 60 * 1000;
 
 /// How long the key of an open batch outlives the batch's own time, so that what is given up can be read once more.
+/// Together they last no longer than a complete batch is kept: what pages of the file still hold of a batch that was
+/// completed at once is no longer readable than the batch.
 const OPEN_KEY_EXTRA_MS: UnixMs = 24 * HOUR_MS;
+
+const _: () = assert!(BATCH_OPEN_MS + OPEN_KEY_EXTRA_MS <= BATCH_KEEP_MS);
 
 /// What a key seals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -13,7 +13,7 @@ pub const BATCH_ROWS_MAX: usize = 200;
 pub const BATCH_KEEP_MS: UnixMs = 7 * 24 * 60 * 60 * 1000;
 
 /// How long a batch may stay unfinished, from its making. Then what is unanswered is given up and refunded.
-pub const BATCH_OPEN_MS: UnixMs = 7 * 24 * 60 * 60 * 1000;
+pub const BATCH_OPEN_MS: UnixMs = 6 * 24 * 60 * 60 * 1000;
 
 /// How long an idempotency key is remembered.
 pub const IDEMPOTENCY_MS: UnixMs = 24 * 60 * 60 * 1000;

@@ -208,7 +208,7 @@ impl Run {
         let late: Vec<usize> = (0..self.model.kept.batches.len())
             .filter(|&batch| {
                 let batch = &self.model.kept.batches[batch];
-                batch.completed_at.is_none() && batch.created_at + 7 * DAY <= self.world.now
+                batch.completed_at.is_none() && batch.created_at + 6 * DAY <= self.world.now
             })
             .collect();
         for &batch in &late {
