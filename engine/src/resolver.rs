@@ -158,7 +158,7 @@ async fn fly<R: Runtime>(inner: Rc<Inner<R>>, question: Question, flight: Rc<Fli
 impl<R: Runtime> Inner<R> {
     /// Drives one lookup to its end.
     async fn ask(self: &Rc<Self>, question: &Question) -> Outcome {
-        let first = self.record.borrow().first();
+        let (first, heard) = (self.record.borrow().first(), self.health.heard());
         let mut lookup = Lookup::new(question.clone(), &self.config, first, Instant::now());
         let slot = Rc::new(Slot::default());
         let mut used: Vec<(Rc<Port<R>>, u16)> = Vec::new();
@@ -182,7 +182,7 @@ impl<R: Runtime> Inner<R> {
             port.pending.borrow_mut().remove(&id);
         }
         self.record.borrow_mut().note(&lookup);
-        self.health.note(lookup.any_answer());
+        self.health.note(lookup.any_answer(), heard);
         // Without a deadline and without anything to send, the lookup has ended.
         lookup.into_outcome().unwrap_or(Outcome::Failed {
             why: engine_proto::dns::Failure::Timeout,

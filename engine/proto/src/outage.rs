@@ -21,23 +21,32 @@ use std::time::Duration;
 pub struct Resolvers {
     /// One has, at some time.
     answered: AtomicBool,
-    /// Lookups in a row that ended without a word from anybody.
+    /// Lookups that were answered.
+    heard: AtomicU32,
+    /// Lookups in a row that ended without a word from anybody, to them or to others meanwhile.
     silent: AtomicU32,
     /// Outages that are over.
     ended: AtomicU32,
 }
 
 impl Resolvers {
-    /// A lookup has ended; `answered`: with a word from any resolver.
-    pub fn note(&self, answered: bool) {
+    /// How many lookups were answered so far, for [`Resolvers::note`]: to be asked as a lookup begins.
+    pub fn heard(&self) -> u32 {
+        self.heard.load(Relaxed)
+    }
+
+    /// A lookup has ended that began when `heard` were answered; `answered`: with a word from any resolver. Where
+    /// others were answered meanwhile, its own silence is a loss: a burst can lose several, and they end together.
+    pub fn note(&self, answered: bool, heard: u32) {
         if answered {
             let was_down = self.are_down();
+            self.heard.fetch_add(1, Relaxed);
             self.answered.store(true, Relaxed);
             self.silent.store(0, Relaxed);
             if was_down {
                 self.ended.fetch_add(1, Relaxed);
             }
-        } else if self.silent.load(Relaxed) < DNS_SILENT_LOOKUPS_MAX {
+        } else if self.heard() == heard && self.silent.load(Relaxed) < DNS_SILENT_LOOKUPS_MAX {
             self.silent.fetch_add(1, Relaxed);
         }
     }
@@ -250,18 +259,21 @@ mod tests {
     fn silent_resolvers_are_an_outage_and_one_answer_ends_it() {
         let resolvers = Resolvers::default();
         assert!(resolvers.are_down(), "until one has answered");
-        resolvers.note(true);
+        let before = resolvers.heard();
+        resolvers.note(true, before);
+        (0..100).for_each(|_| resolvers.note(false, before));
+        assert!(!resolvers.are_down(), "they were lost while others were answered");
         for n in 0..DNS_SILENT_LOOKUPS_MAX {
             assert!(!resolvers.are_down(), "after {n}");
-            resolvers.note(false);
+            resolvers.note(false, resolvers.heard());
         }
         assert!(resolvers.are_down());
         let ended = resolvers.ended();
-        resolvers.note(true);
+        resolvers.note(true, resolvers.heard());
         assert!(!resolvers.are_down());
         assert_eq!(resolvers.ended(), ended + 1);
-        resolvers.note(false);
-        resolvers.note(true);
+        resolvers.note(false, resolvers.heard());
+        resolvers.note(true, resolvers.heard());
         assert_eq!(resolvers.ended(), ended + 1, "one silent lookup is no outage");
     }
 }
