@@ -29,8 +29,10 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 const DESCRIPTORS_SPARE: usize = 8;
 /// Threads that ask about well-behaved domains while a round lasts.
 const WELL_BEHAVED_THREADS: usize = 8;
-/// Checks on one account: below every limit of the contract on requests.
+/// Checks on one account.
 const CHECKS_PER_ACCOUNT: usize = 500;
+/// More than any account of the campaign can spend.
+const CREDITS: u64 = 1_000_000;
 
 struct Size {
     copies: Copies,
@@ -85,7 +87,19 @@ pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
     std::fs::write(&traps, &hostile.spamtraps).map_err(|error| Failure(format!("traps: {error}")))?;
     let traps = traps.to_string_lossy();
     let sessions = size.at_once.to_string();
-    let more = ["--sessions", &sessions, "--connections", "4096", "--spamtraps", &traps];
+    let plans = world.plans()?;
+    // No verdict of one round may answer in another.
+    let more = [
+        "--sessions",
+        &sessions,
+        "--connections",
+        "4096",
+        "--spamtraps",
+        &traps,
+        "--reuse-verdicts",
+        "false",
+    ];
+    let more: Vec<&str> = plans.iter().map(String::as_str).chain(more).collect();
     let serve = world.serve(&mailnet, &more)?;
     let mut tally = Tally::default();
     let soaked = Soak { world, size, hostile, serve }.go(&mut tally)?;
@@ -103,9 +117,8 @@ struct Soak {
 impl Soak {
     fn go(mut self, tally: &mut Tally) -> Result<Soak, Failure> {
         let keys = self.keys()?;
-        let well_behaved = self.world.account("well-behaved", 1_000_000)?;
         for round in 0..self.size.warm_up {
-            self.round(round, &keys, &well_behaved, tally)?;
+            self.round(round, &keys, tally)?;
         }
         let baseline = self.rest()?;
         report::line(&format!(
@@ -113,7 +126,7 @@ impl Soak {
             baseline.resident_kib, baseline.descriptors
         ));
         for round in self.size.warm_up..self.size.warm_up + self.size.rounds {
-            self.round(round, &keys, &well_behaved, tally)?;
+            self.round(round, &keys, tally)?;
         }
         self.settle(baseline, tally)?;
         Ok(self)
@@ -123,12 +136,14 @@ impl Soak {
     fn keys(&self) -> Result<Vec<String>, Failure> {
         let rounds = self.size.warm_up + self.size.rounds;
         let checks = self.hostile.round(0, 0).len() * rounds;
-        let account = |number| self.world.account(&format!("hostile-{number}"), 10_000);
+        let account = |number| self.world.unlimited(&format!("hostile-{number}"), CREDITS);
         (0..checks.div_ceil(CHECKS_PER_ACCOUNT)).map(account).collect()
     }
 
     /// One address of every copy of a set, and of every well-behaved domain.
-    fn round(&mut self, round: usize, keys: &[String], well: &str, tally: &mut Tally) -> Result<(), Failure> {
+    fn round(&mut self, round: usize, keys: &[String], tally: &mut Tally) -> Result<(), Failure> {
+        // Of its own: an account's repeats would be answered without asking anybody.
+        let well = self.world.unlimited(&format!("well-behaved-{round}"), CREDITS)?;
         let hostile = self.hostile.round(round, round % self.size.copies.sets);
         let asks = |(number, (address, expected)): (usize, Expected)| Ask {
             key: keys[(round + number * keys.len() / hostile.len().max(1)) % keys.len()].clone(),
@@ -140,7 +155,7 @@ impl Soak {
             .hostile
             .well_behaved(round)
             .into_iter()
-            .map(|(address, expected)| Ask { key: well.to_owned(), address, expected })
+            .map(|(address, expected)| Ask { key: well.clone(), address, expected })
             .collect();
         let (address, at_once) = (self.serve.address, self.size.at_once);
         let (bad, good) = std::thread::scope(|scope| {
