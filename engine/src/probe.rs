@@ -1,7 +1,8 @@
 //! The life of a session task: a route, a connection, transactions while there is work, and what every answer
 //! and every end means for those who wait.
 
-use crate::knowledge::Control;
+mod controls;
+
 use crate::runtime::Runtime;
 use crate::session::Session;
 use crate::shard::Shard;
@@ -12,7 +13,7 @@ use engine_proto::limits::{RETURNS_MAX, SESSION_IDLE, STRIKES_MAX};
 use engine_proto::pace::Start;
 use engine_proto::smtp::dialog::{Closure, Event, Step};
 use engine_proto::smtp::reply::Reply;
-use engine_proto::verdict::catch_all::{ControlFinding, accepts_everything, control_local_part};
+use engine_proto::verdict::catch_all::accepts_everything;
 use engine_proto::verdict::classify::{Classification, ReplyView, classify, reason_at_rcpt};
 use engine_proto::verdict::{Class, Reason, Scope, Stage};
 use std::future::poll_fn;
@@ -218,7 +219,8 @@ async fn converse<R: Runtime>(
         }
         let controls = group.take_controls(index, room);
         let after = if !controls.is_empty() {
-            ask_controls(shard, group, index, &mut session, controls, &mut tally).await
+            let _busy = group.busy();
+            controls::ask_controls(shard, group, index, &mut session, controls, &mut tally).await
         } else {
             let works = refuse_utf8(group.take(index, room), extensions.smtputf8);
             if works.is_empty() {
@@ -233,6 +235,7 @@ async fn converse<R: Runtime>(
                 }
                 continue;
             }
+            let _busy = group.busy();
             ask(shard, group, index, &mut session, works, &mut tally).await
         };
         match after {
@@ -304,6 +307,11 @@ async fn ask<R: Runtime>(
     let mut works: Vec<Option<Work>> = works.into_iter().map(Some).collect();
     let now = Instant::now();
     session.limit = works.iter().flatten().map(|work| work.deadline).max().unwrap_or(now).max(now);
+    let single = |work: &Work| work.priority == Priority::Single;
+    if works.len() > 1 && works.iter().flatten().any(single) {
+        // A server may hang at one of them, and others wait behind it.
+        session.limit = session.limit.min(now + COMPANY_PATIENCE);
+    }
     let smtputf8 = works.iter().flatten().any(|work| work.address.needs_smtputf8());
     session.dialog.transact(now, works.iter().flatten().map(|work| work.address.as_str()), smtputf8);
     tally.transactions += 1;
@@ -339,8 +347,8 @@ async fn ask<R: Runtime>(
                 return if put_back_rest(group, &mut works) { after } else { After::Leave };
             }
             Event::Over(Closure::TimedOut(_)) if session.limit <= Instant::now() => {
-                // It was the time of all of them that was over, and not the server's.
-                works.into_iter().flatten().for_each(Work::give_up);
+                // It was the time of some of them that was over, and not the server's.
+                out_of_time(group, &mut works);
                 return After::Over;
             }
             Event::Over(closure) => {
@@ -350,6 +358,35 @@ async fn ask<R: Runtime>(
             Event::StartTls => {}
         }
     }
+}
+
+/// How long recipients that are asked about together wait, if somebody waits for one of them: less than for one alone.
+const COMPANY_PATIENCE: Duration = Duration::from_secs(12);
+
+/// Answers those whose time is over. The others are asked again; the first of all that got no answer is why they
+/// were not answered, and is asked alone from now on.
+fn out_of_time(group: &Group, works: &mut Vec<Option<Work>>) {
+    let now = Instant::now();
+    let mut suspect = works.iter_mut().find_map(Option::take);
+    if let Some(work) = &mut suspect {
+        work.suspect = true;
+        work.returns += 1;
+    }
+    for work in works.drain(..).rev().flatten().filter_map(|work| in_time(work, now)) {
+        group.put_back(work);
+    }
+    if let Some(work) = suspect.and_then(|work| in_time(work, now)) {
+        if work.returns > RETURNS_MAX { work.give_up() } else { group.enqueue(work) }
+    }
+}
+
+/// The work, unless its time is over; then it is answered.
+fn in_time(work: Work, now: Instant) -> Option<Work> {
+    if work.deadline > now {
+        return Some(work);
+    }
+    work.give_up();
+    None
 }
 
 /// Puts back what is left without an answer; true when that is nothing.
@@ -565,102 +602,4 @@ fn blame<R: Runtime>(
     } else if tally.answers == 0 && group.routes[index].strike(HANGUPS_MAX) {
         group.routes[index].take_down(Instant::now() + DOWN, "hung_up");
     }
-}
-
-/// One transaction for control recipients, one a domain.
-async fn ask_controls<R: Runtime>(
-    shard: &Rc<Shard<R>>,
-    group: &Rc<Group>,
-    index: usize,
-    session: &mut Session<R>,
-    controls: Vec<Control>,
-    tally: &mut Tally,
-) -> After {
-    let now = Instant::now();
-    session.limit = now + shard.session_limit;
-    let recipients: Vec<String> = controls
-        .iter()
-        .map(|control| format!("{}@{}", control_local_part(shard.random_bytes()), control.domain.as_str()))
-        .collect();
-    session.dialog.transact(now, recipients.iter().map(String::as_str), false);
-    tally.transactions += 1;
-    tally.asked += controls.len() as u32;
-    let mut controls: Vec<Option<Control>> = controls.into_iter().map(Some).collect();
-    let mut after = After::Open;
-    // As for recipients: where the session ends at one of them, that one is the suspect.
-    let mut suspect = None;
-    loop {
-        let event = session.next().await;
-        shard.tell_controls(&controls, session.story.as_mut());
-        match event {
-            Event::Answered { index: at, reply } => {
-                tally.answers += 1;
-                tally.errors += u32::from(!reply.is_positive());
-                group.routes[index].works();
-                shard.shared.reached();
-                if let Some(control) = controls.get_mut(usize::from(at)).and_then(Option::take)
-                    && control_answered(shard, group, index, &control, &reply)
-                {
-                    after = After::Leave;
-                }
-            }
-            Event::MailRefused(reply) => {
-                // Whom it concerns is still there below.
-                mail_refused(shard, group, index, &mut [], &reply);
-                after = After::Leave;
-            }
-            Event::Ready => {
-                if after == After::Open {
-                    group.site.pace.borrow_mut().answered();
-                }
-                break;
-            }
-            Event::Over(closure) => {
-                blame(shard, group, index, &closure, tally);
-                if ends_at_recipient(&closure) {
-                    suspect = controls.iter_mut().find_map(Option::take);
-                }
-                after = After::Over;
-                break;
-            }
-            Event::StartTls => {}
-        }
-    }
-    let blamed = suspect.is_none();
-    controls.into_iter().flatten().for_each(|control| ask_again(shard, group, control, blamed));
-    if let Some(control) = suspect {
-        ask_again(shard, group, control, true);
-    }
-    after
-}
-
-/// A control recipient has got no answer: it is asked again, if it may be.
-fn ask_again<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, control: Control, blamed: bool) {
-    if shard.knowledge.borrow_mut().unanswered(&control, blamed, Instant::now()) {
-        group.want_control(control);
-    }
-}
-
-/// What the answer to a control recipient means. True when the session is to be left.
-fn control_answered<R: Runtime>(
-    shard: &Rc<Shard<R>>,
-    group: &Rc<Group>,
-    index: usize,
-    control: &Control,
-    reply: &Reply,
-) -> bool {
-    let said: Classification =
-        classify(&ReplyView { stage: Stage::Control, mx: &group.routes[index].host, reply });
-    if shard.stories.get() {
-        let line = format!("control recipient: {}", in_words(&said));
-        shard.knowledge.borrow_mut().tell(control, &[line]);
-    }
-    let push = said.class == Class::Throttled || said.scope == Scope::Session;
-    if push {
-        push_back(shard, group, index);
-        ask_again(shard, group, control.clone(), true);
-    } else {
-        shard.knowledge.borrow_mut().learned(control, ControlFinding::of(&said), Instant::now());
-    }
-    push
 }

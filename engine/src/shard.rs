@@ -269,8 +269,11 @@ impl<R: Runtime> Shard<R> {
     /// Starts sessions for a group as its work wants and its site, the total and its routes allow.
     pub(crate) fn dispatch(self: &Rc<Self>, group: &Rc<Group>) {
         let site = &group.site;
-        while group.wants_session(WORKS_A_SESSION) {
+        loop {
             let now = Instant::now();
+            if !group.wants_session(WORKS_A_SESSION, now) {
+                return;
+            }
             match group.next(now) {
                 Next::Route(_) => {}
                 Next::Rest(until) => return self.wait(group, until),
@@ -360,13 +363,16 @@ impl<R: Runtime> Shard<R> {
         }
     }
 
-    fn sweep(&self, now: Instant) {
+    fn sweep(self: &Rc<Self>, now: Instant) {
         for group in self.groups.borrow().values() {
             group.take_expired(Some(now)).into_iter().for_each(|work| self.shared.give_up(work));
         }
         self.knowledge.borrow_mut().expire(now);
         verify::sweep(self, now);
         self.begin_anew(now);
+        let stuck = |group: &&Rc<Group>| group.is_stuck(now);
+        let stuck: Vec<Rc<Group>> = self.groups.borrow().values().filter(stuck).cloned().collect();
+        stuck.iter().for_each(|group| self.dispatch(group));
     }
 
     /// Drops the groups and sites that had no work for a while.

@@ -3,8 +3,10 @@
 //! A site is paced as a whole. Below it, domains with the same set of MX hosts form a group and share its queue,
 //! its routes and its sessions.
 
+use crate::Priority;
 use crate::knowledge::Control;
 use crate::work::{Plan, Work};
+use engine_proto::limits::SINGLE_PATIENCE;
 use engine_proto::pace::{SitePace, Start};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -36,12 +38,28 @@ pub(crate) struct Group {
     pub(crate) routes: Vec<Route>,
     /// All recipients of a transaction have one domain.
     one_domain: bool,
+    /// Sessions that wait for answers.
+    busy: Cell<u32>,
     state: RefCell<State>,
 }
 
 /// Sites that answer 451 4.3.0 to recipients of a second domain in one transaction ("Multiple destination domains per
 /// transaction is unsupported"), although the domains share their hosts.
 const ONE_DOMAIN_SITES: &[&str] = &["google"];
+
+/// How long somebody waits behind busy sessions before another one is opened.
+const STUCK_AFTER: Duration = Duration::from_secs(2);
+/// Most sessions of a group up to which that is done.
+const STUCK_SESSIONS_MAX: u32 = 8;
+
+/// A session that waits for answers.
+pub(crate) struct Busy<'g>(&'g Group);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.busy.set(self.0.busy.get() - 1);
+    }
+}
 
 /// One address of one host.
 pub(crate) struct Route {
@@ -159,6 +177,7 @@ impl Group {
             outages: Cell::new(0),
             routes: routes.collect(),
             one_domain: ONE_DOMAIN_SITES.contains(&&*plan.site),
+            busy: Cell::new(0),
             state: RefCell::new(State {
                 queues: Default::default(),
                 controls: VecDeque::new(),
@@ -249,7 +268,9 @@ impl Group {
             while taken.len() < most && at < queue.len() {
                 let work = &queue[at];
                 let other = |first: &Work| first.address.domain() != work.address.domain();
-                let fits = !self.one_domain || !taken.first().is_some_and(other);
+                let alone = |first: &Work| first.suspect || work.suspect;
+                let apart = |first: &Work| alone(first) || self.one_domain && other(first);
+                let fits = !taken.first().is_some_and(apart);
                 if fits && work.tried & (1 << route) == 0 {
                     taken.extend(queue.remove(at));
                 } else {
@@ -342,10 +363,29 @@ impl Group {
     }
 
     /// Whether another session is worth its connection.
-    pub(crate) fn wants_session(&self, works_a_session: usize) -> bool {
+    pub(crate) fn wants_session(&self, works_a_session: usize, now: Instant) -> bool {
         let waiting = self.waiting();
+        let open = self.state.borrow().open as usize;
+        waiting > 0 && (open.saturating_mul(works_a_session) < waiting || self.is_stuck(now))
+    }
+
+    /// Whether somebody waits behind sessions that all wait themselves, for answers to others' recipients: a server
+    /// may take a minute over one of them. Sessions that are still being opened are not given company, so that a host
+    /// that greets nobody gets no crowd.
+    pub(crate) fn is_stuck(&self, now: Instant) -> bool {
         let state = self.state.borrow();
-        waiting > 0 && (state.open as usize).saturating_mul(works_a_session) < waiting
+        if state.open == 0 || state.open != self.busy.get() || state.open >= STUCK_SESSIONS_MAX {
+            return false;
+        }
+        let long = |since: Instant| now.saturating_duration_since(since) >= STUCK_AFTER;
+        let begun = |work: &Work| work.deadline.checked_sub(SINGLE_PATIENCE).unwrap_or(now);
+        state.queues[Priority::Single as usize].iter().any(|work| long(begun(work)))
+    }
+
+    /// A session of the group waits for answers, for as long as the guard lives.
+    pub(crate) fn busy(&self) -> Busy<'_> {
+        self.busy.set(self.busy.get() + 1);
+        Busy(self)
     }
 
     pub(crate) fn opened(&self) {

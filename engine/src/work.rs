@@ -26,6 +26,8 @@ pub(crate) struct State {
     pub(crate) tried: u64,
     /// How often it was put back: by throttling, or by a session that ended at it.
     pub(crate) returns: u8,
+    /// A session got no answer to it: it is asked about alone, for it may happen again.
+    pub(crate) suspect: bool,
     /// What is answered if nothing better comes.
     pub(crate) fallback: Finding,
     /// Asking all over again after this long may bring more than the fallback: what was heard was transient.
@@ -75,6 +77,7 @@ impl Work {
             deadline,
             tried: 0,
             returns: 0,
+            suspect: false,
             fallback: Finding { reason: Reason::Unverifiable, rule: "dns_timeout", retry_after: None },
             again: None,
             asked_again: false,
