@@ -29,8 +29,6 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 const DESCRIPTORS_SPARE: usize = 8;
 /// Threads that ask about well-behaved domains while a round lasts.
 const WELL_BEHAVED_THREADS: usize = 8;
-/// Checks on one account.
-const CHECKS_PER_ACCOUNT: usize = 500;
 /// More than any account of the campaign can spend.
 const CREDITS: u64 = 1_000_000;
 
@@ -116,9 +114,9 @@ struct Soak {
 
 impl Soak {
     fn go(mut self, tally: &mut Tally) -> Result<Soak, Failure> {
-        let keys = self.keys()?;
+        let key = self.world.unlimited("hostile", CREDITS)?;
         for round in 0..self.size.warm_up {
-            self.round(round, &keys, tally)?;
+            self.round(round, &key, tally)?;
         }
         let baseline = self.rest()?;
         report::line(&format!(
@@ -126,31 +124,19 @@ impl Soak {
             baseline.resident_kib, baseline.descriptors
         ));
         for round in self.size.warm_up..self.size.warm_up + self.size.rounds {
-            self.round(round, &keys, tally)?;
+            self.round(round, &key, tally)?;
         }
         self.settle(baseline, tally)?;
         Ok(self)
     }
 
-    /// A key for every so many checks of a round, each of an account of its own.
-    fn keys(&self) -> Result<Vec<String>, Failure> {
-        let rounds = self.size.warm_up + self.size.rounds;
-        let checks = self.hostile.round(0, 0).len() * rounds;
-        let account = |number| self.world.unlimited(&format!("hostile-{number}"), CREDITS);
-        (0..checks.div_ceil(CHECKS_PER_ACCOUNT)).map(account).collect()
-    }
-
     /// One address of every copy of a set, and of every well-behaved domain.
-    fn round(&mut self, round: usize, keys: &[String], tally: &mut Tally) -> Result<(), Failure> {
+    fn round(&mut self, round: usize, key: &str, tally: &mut Tally) -> Result<(), Failure> {
         // Of its own: an account's repeats would be answered without asking anybody.
         let well = self.world.unlimited(&format!("well-behaved-{round}"), CREDITS)?;
         let hostile = self.hostile.round(round, round % self.size.copies.sets);
-        let asks = |(number, (address, expected)): (usize, Expected)| Ask {
-            key: keys[(round + number * keys.len() / hostile.len().max(1)) % keys.len()].clone(),
-            address,
-            expected,
-        };
-        let hostile_asks: Vec<Ask> = hostile.iter().cloned().enumerate().map(asks).collect();
+        let asks = |(address, expected): Expected| Ask { key: key.to_owned(), address, expected };
+        let hostile_asks: Vec<Ask> = hostile.into_iter().map(asks).collect();
         let well_asks: Vec<Ask> = self
             .hostile
             .well_behaved(round)
