@@ -379,7 +379,8 @@ impl Group {
         }
         let long = |since: Instant| now.saturating_duration_since(since) >= STUCK_AFTER;
         let begun = |work: &Work| work.deadline.checked_sub(SINGLE_PATIENCE).unwrap_or(now);
-        state.queues[Priority::Single as usize].iter().any(|work| long(begun(work)))
+        // The first has waited for about the longest; this is looked at with every work that comes in.
+        state.queues[Priority::Single as usize].front().is_some_and(|work| long(begun(work)))
     }
 
     /// A session of the group waits for answers, for as long as the guard lives.
