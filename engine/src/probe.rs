@@ -34,8 +34,8 @@ enum Then {
 pub(crate) async fn serve<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>) {
     let mut first = true;
     while group.waiting() > 0 {
-        let Next::Route(index) = group.next(Instant::now()) else { break };
-        if !std::mem::take(&mut first) && !group.site.start_another(Instant::now()) {
+        let Next::Route(index) = group.next(R::now()) else { break };
+        if !std::mem::take(&mut first) && !group.site.start_another(R::now()) {
             break;
         }
         let then = match open(shard, group, index).await {
@@ -52,7 +52,7 @@ pub(crate) async fn serve<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>) {
 
 /// Answers those for whom no route is left.
 fn strand<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>) {
-    let now = Instant::now();
+    let now = R::now();
     for control in group.take_stranded_controls(now) {
         // Its host accepted somebody and is gone: another one may answer for both.
         for mut work in shard.knowledge.borrow_mut().released(&control) {
@@ -70,7 +70,7 @@ async fn open<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize)
     let destination = (route.address, shard.smtp_port).into();
     let config = Rc::clone(&shard.sessions);
     let starttls = !route.plain_only.get();
-    let limit = Instant::now() + shard.session_limit;
+    let limit = R::now() + shard.session_limit;
     let story = shard.story();
     let connected =
         Session::connect(config, Rc::clone(&route.host), destination, starttls, limit, story).await;
@@ -98,7 +98,7 @@ async fn open<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize)
 /// A connection could not be made.
 fn unreachable<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize, error: &io::Error) {
     let route = &group.routes[index];
-    let now = Instant::now();
+    let now = R::now();
     if is_ours(error) {
         return route.rest(now + RETRY);
     }
@@ -128,7 +128,7 @@ fn died<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize, rule:
     let route = &group.routes[index];
     let patience = if group.is_patient(index, rule) { STRIKES_MAX } else { 1 };
     if route.strike(patience) {
-        route.take_down(Instant::now() + DOWN, rule);
+        route.take_down(R::now() + DOWN, rule);
     } else {
         push_back(shard, group, index);
     }
@@ -136,7 +136,7 @@ fn died<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize, rule:
 
 /// A site has too much: its pace is lowered and the route rests.
 fn push_back<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize) {
-    let now = Instant::now();
+    let now = R::now();
     let mut pace = group.site.pace.borrow_mut();
     pace.pushed_back(now, group.site.open.get(), shard.random());
     let rest = match pace.may_start(now, 0) {
@@ -158,7 +158,7 @@ fn refused<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize, cl
         | Closure::Garbled(Step::StartTls, _)
         | Closure::Unexpected(Step::StartTls) => {
             if route.plain_only.replace(true) {
-                route.take_down(Instant::now() + DOWN, "tls_failed");
+                route.take_down(R::now() + DOWN, "tls_failed");
             }
         }
         Closure::Refused { step, reply } => {
@@ -166,13 +166,13 @@ fn refused<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize, cl
             if matches!(said.class, Class::Throttled | Class::Temporary) || said.scope == Scope::Session {
                 push_back(shard, group, index);
             } else {
-                route.take_down(Instant::now() + DOWN, said.rule);
+                route.take_down(R::now() + DOWN, said.rule);
             }
         }
         Closure::Closed(_) => died(shard, group, index, "hung_up"),
         Closure::TimedOut(_) => died(shard, group, index, "no_answer_in_time"),
         Closure::Garbled(..) | Closure::Unexpected(_) => {
-            route.take_down(Instant::now() + DOWN, "not_smtp");
+            route.take_down(R::now() + DOWN, "not_smtp");
         }
         Closure::Quit => {}
     }
@@ -275,10 +275,10 @@ const IDLE_TICK: Duration = Duration::from_millis(250);
 
 /// Waits for more work; false when none comes, or when another group needs the session's place.
 async fn idle<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>) -> bool {
-    let until = Instant::now() + SESSION_IDLE;
+    let until = R::now() + SESSION_IDLE;
     let mut waker = None;
     let mut come = false;
-    while !come && Instant::now() < until && !shard.is_crowded(group) {
+    while !come && R::now() < until && !shard.is_crowded(group) {
         let work = poll_fn(|context| {
             if group.waiting() > 0 {
                 return Poll::Ready(());
@@ -287,7 +287,7 @@ async fn idle<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>) -> bool {
             waker = Some(context.waker().clone());
             Poll::Pending
         });
-        come = R::before(Instant::now() + IDLE_TICK, work).await.is_some();
+        come = R::before(R::now() + IDLE_TICK, work).await.is_some();
     }
     if let Some(waker) = waker {
         group.not_idle(&waker);
@@ -305,7 +305,7 @@ async fn ask<R: Runtime>(
     tally: &mut Tally,
 ) -> After {
     let mut works: Vec<Option<Work>> = works.into_iter().map(Some).collect();
-    let now = Instant::now();
+    let now = R::now();
     session.limit = works.iter().flatten().map(|work| work.deadline).max().unwrap_or(now).max(now);
     let single = |work: &Work| work.priority == Priority::Single;
     if works.len() > 1 && works.iter().flatten().any(single) {
@@ -346,9 +346,9 @@ async fn ask<R: Runtime>(
                 // Every recipient has its answer, or MAIL was refused and all were seen to.
                 return if put_back_rest(group, &mut works) { after } else { After::Leave };
             }
-            Event::Over(Closure::TimedOut(_)) if session.limit <= Instant::now() => {
+            Event::Over(Closure::TimedOut(_)) if session.limit <= R::now() => {
                 // It was the time of some of them that was over, and not the server's.
-                out_of_time(group, &mut works);
+                out_of_time(group, &mut works, R::now());
                 return After::Over;
             }
             Event::Over(closure) => {
@@ -365,8 +365,7 @@ const COMPANY_PATIENCE: Duration = Duration::from_secs(12);
 
 /// Answers those whose time is over. The others are asked again; the first of all that got no answer is why they
 /// were not answered, and is asked alone from now on.
-fn out_of_time(group: &Group, works: &mut Vec<Option<Work>>) {
-    let now = Instant::now();
+fn out_of_time(group: &Group, works: &mut Vec<Option<Work>>, now: Instant) {
     let mut suspect = works.iter_mut().find_map(Option::take);
     if let Some(work) = &mut suspect {
         work.suspect = true;
@@ -438,7 +437,7 @@ fn answered<R: Runtime>(
             work.settle(Reason::Unverifiable, "accepts_everything");
         }
         Class::Accepted | Class::ExistsThrottled => {
-            let control = shard.knowledge.borrow_mut().accepted(work, said, &route.host, Instant::now());
+            let control = shard.knowledge.borrow_mut().accepted(work, said, &route.host, R::now());
             if let Some(control) = control {
                 group.want_control(control);
             }
@@ -451,7 +450,7 @@ fn answered<R: Runtime>(
         }
         Class::Throttled => {
             push_back(shard, group, index);
-            come_back(group, work, said.rule);
+            come_back(group, work, said.rule, R::now());
             return Heard::Push;
         }
         Class::Greylisted => {
@@ -466,7 +465,7 @@ fn answered<R: Runtime>(
             if work.returns > 0 {
                 work.tried |= 1 << index;
             }
-            come_back(group, work, said.rule);
+            come_back(group, work, said.rule, R::now());
             return Heard::Push;
         }
         Class::Temporary => {
@@ -494,10 +493,10 @@ const GREYLISTING_WAIT: Duration = Duration::from_secs(300);
 const TRANSIENT_WAIT: Duration = Duration::from_secs(10);
 
 /// The recipient is asked again in another session, a few times.
-fn come_back(group: &Group, mut work: Work, rule: &'static str) {
+fn come_back(group: &Group, mut work: Work, rule: &'static str, now: Instant) {
     work.returns += 1;
     work.leave(rule, Some(DOWN));
-    if work.returns > RETURNS_MAX || work.deadline <= Instant::now() {
+    if work.returns > RETURNS_MAX || work.deadline <= now {
         work.give_up();
     } else {
         group.put_back(work);
@@ -531,13 +530,13 @@ fn mail_refused<R: Runtime>(
         push_back(shard, group, index);
     } else if reply.is_permanent() && !works.iter().flatten().any(|work| work.address.needs_smtputf8()) {
         // It is about us or our reverse-path: the host would say it to each of thousands.
-        route.take_down(Instant::now() + DOWN, said.rule);
+        route.take_down(R::now() + DOWN, said.rule);
     }
     for work in works.iter_mut().rev() {
         let Some(mut work) = work.take() else { continue };
         work.note(|| in_words(&said));
         if throttled {
-            come_back(group, work, said.rule);
+            come_back(group, work, said.rule, R::now());
         } else {
             work.leave(said.rule, Some(DOWN));
             ask_elsewhere(group, index, work);
@@ -567,7 +566,7 @@ fn cut_off<R: Runtime>(
     // With answers before it, the session's end was hardly this one's doing.
     work.returns += u8::from(tally.answers == 0);
     let most = if work.priority == Priority::Single { 1 } else { RETURNS_MAX };
-    if work.returns > most || work.deadline <= Instant::now() {
+    if work.returns > most || work.deadline <= R::now() {
         work.give_up();
     } else {
         group.enqueue(work);
@@ -600,6 +599,6 @@ fn blame<R: Runtime>(
     } else if tally.answers == 0 && !at_recipient {
         refused(shard, group, index, closure);
     } else if tally.answers == 0 && group.routes[index].strike(HANGUPS_MAX) {
-        group.routes[index].take_down(Instant::now() + DOWN, "hung_up");
+        group.routes[index].take_down(R::now() + DOWN, "hung_up");
     }
 }

@@ -123,9 +123,9 @@ impl<R: Runtime> Resolver<R> {
         // What nobody answered in an outage was not the domain's fault.
         let ended = inner.health.ended();
         if inner.outages.replace(ended) != ended {
-            inner.cache.borrow_mut().forget_silence(Instant::now());
+            inner.cache.borrow_mut().forget_silence(R::now());
         }
-        if let Some(outcome) = inner.cache.borrow_mut().get(question, Instant::now()) {
+        if let Some(outcome) = inner.cache.borrow_mut().get(question, R::now()) {
             return outcome;
         }
         let known = inner.flights.borrow().get(question).cloned();
@@ -149,7 +149,7 @@ impl<R: Runtime> Resolver<R> {
 
 async fn fly<R: Runtime>(inner: Rc<Inner<R>>, question: Question, flight: Rc<Flight>) {
     let outcome = inner.ask(&question).await;
-    let outcome = inner.cache.borrow_mut().insert(question.clone(), outcome, Instant::now());
+    let outcome = inner.cache.borrow_mut().insert(question.clone(), outcome, R::now());
     inner.flights.borrow_mut().remove(&question);
     flight.outcome.replace(Some(outcome));
     flight.waiting.take().into_iter().for_each(Waker::wake);
@@ -159,13 +159,13 @@ impl<R: Runtime> Inner<R> {
     /// Drives one lookup to its end.
     async fn ask(self: &Rc<Self>, question: &Question) -> Outcome {
         let (first, heard) = (self.record.borrow().first(), self.health.heard());
-        let mut lookup = Lookup::new(question.clone(), &self.config, first, Instant::now());
+        let mut lookup = Lookup::new(question.clone(), &self.config, first, R::now());
         let slot = Rc::new(Slot::default());
         let mut used: Vec<(Rc<Port<R>>, u16)> = Vec::new();
         loop {
             let transmit = {
                 let mut random = self.random.borrow_mut();
-                lookup.poll_transmit(Instant::now(), &mut || random.random())
+                lookup.poll_transmit(R::now(), &mut || random.random())
             };
             if let Some(transmit) = transmit {
                 self.send(&mut lookup, transmit, &slot, &mut used).await;
@@ -175,7 +175,7 @@ impl<R: Runtime> Inner<R> {
             match R::before(deadline, slot.next()).await {
                 Some((upstream, Arrival::Datagram(bytes))) => lookup.handle_datagram(upstream, &bytes),
                 Some((upstream, Arrival::Unreachable)) => lookup.handle_unreachable(upstream),
-                None => lookup.handle_timeout(Instant::now()),
+                None => lookup.handle_timeout(R::now()),
             }
         }
         for (port, id) in used {
@@ -219,7 +219,7 @@ impl<R: Runtime> Inner<R> {
 
     /// A socket towards a resolver on which the id is free, at random; `None` when the kernel gives none.
     fn port(self: &Rc<Self>, upstream: usize, id: u16) -> Option<Rc<Port<R>>> {
-        let now = Instant::now();
+        let now = R::now();
         let mut ports = self.ports.borrow_mut();
         ports.retain(|port| {
             let spent =
@@ -258,7 +258,7 @@ async fn listen<R: Runtime>(port: Rc<Port<R>>) {
     loop {
         buffer.clear();
         buffer.reserve(DATAGRAM_BYTES);
-        let received = R::before(Instant::now() + PORT_TICK, port.socket.receive(buffer)).await;
+        let received = R::before(R::now() + PORT_TICK, port.socket.receive(buffer)).await;
         if port.retired.get() && port.pending.borrow().is_empty() {
             return;
         }

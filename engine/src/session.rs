@@ -48,7 +48,7 @@ impl<R: Runtime> Session<R> {
         limit: Instant,
         mut story: Option<Vec<String>>,
     ) -> Result<Session<R>, (io::Error, Option<Vec<String>>)> {
-        let deadline = (Instant::now() + limits::CONNECT_TIMEOUT).min(limit);
+        let deadline = (R::now() + limits::CONNECT_TIMEOUT).min(limit);
         let result = R::connect(None, destination, deadline).await;
         if let Some(story) = &mut story {
             story.push(match &result {
@@ -59,7 +59,7 @@ impl<R: Runtime> Session<R> {
         match result {
             Ok(stream) => Ok(Session {
                 transport: Transport::Plain(stream),
-                dialog: Dialog::new(Arc::clone(&config.dialog), starttls, Instant::now()),
+                dialog: Dialog::new(Arc::clone(&config.dialog), starttls, R::now()),
                 config,
                 host,
                 address: destination.ip(),
@@ -109,7 +109,7 @@ impl<R: Runtime> Session<R> {
             Ok(0) => self.dialog.closed(),
             Ok(_) => {
                 self.listen(&bytes);
-                self.dialog.receive(Instant::now(), &bytes);
+                self.dialog.receive(R::now(), &bytes);
             }
             Err(error) => self.judge(Some(error)),
         }
@@ -125,7 +125,7 @@ impl<R: Runtime> Session<R> {
                 Err(error) => format!("tls: handshake failed: {error}"),
             });
         }
-        self.dialog.tls_done(Instant::now(), result.is_ok());
+        self.dialog.tls_done(R::now(), result.is_ok());
     }
 
     fn judge(&mut self, error: Option<io::Error>) {
@@ -134,7 +134,7 @@ impl<R: Runtime> Session<R> {
             Some(error) if error.kind() == io::ErrorKind::TimedOut => {
                 // The limit of all the works may come before the deadline of the dialog.
                 let deadline = self.dialog.deadline().unwrap_or_else(Instant::now);
-                self.dialog.handle_timeout(deadline.max(Instant::now()));
+                self.dialog.handle_timeout(deadline.max(R::now()));
                 self.dialog.closed();
             }
             Some(_) => self.dialog.closed(),

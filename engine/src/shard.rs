@@ -151,7 +151,7 @@ impl Main for ShardMain {
 
 /// Heartbeat and sweep, for as long as the shard lives.
 async fn housekeeping<R: Runtime>(shard: Rc<Shard<R>>, index: usize) {
-    let (mut swept, mut forgot) = (Instant::now(), Instant::now());
+    let (mut swept, mut forgot) = (R::now(), R::now());
     loop {
         let face = &shard.shared.shards[index];
         let alive = shard.shared.started.elapsed().as_millis() as u64;
@@ -161,11 +161,11 @@ async fn housekeeping<R: Runtime>(shard: Rc<Shard<R>>, index: usize) {
             return;
         }
         if swept.elapsed() >= SWEEP {
-            swept = Instant::now();
+            swept = R::now();
             shard.sweep(swept);
         }
         if forgot.elapsed() >= GROUP_IDLE / 10 {
-            forgot = Instant::now();
+            forgot = R::now();
             shard.forget(forgot);
         }
         R::sleep(HEARTBEAT).await;
@@ -212,7 +212,7 @@ impl<R: Runtime> Shard<R> {
     /// Answers with what is known, or has the address begin anew where that may bring more.
     pub(crate) fn give_up(&self, mut work: Work) {
         match work.begin_anew() {
-            Some(after) => self.later.borrow_mut().push((Instant::now() + after, work)),
+            Some(after) => self.later.borrow_mut().push((R::now() + after, work)),
             None => self.shared.give_up(work),
         }
     }
@@ -231,7 +231,7 @@ impl<R: Runtime> Shard<R> {
 
     /// Puts work into its group's queue.
     fn probe(self: &Rc<Self>, work: Work, plan: &Plan) {
-        let now = Instant::now();
+        let now = R::now();
         self.stories.set(self.stories.get() || work.trace.is_some());
         let group = self.group(plan, now);
         let (connections, time) = (&self.shared.connections, self.shared.started.elapsed());
@@ -270,7 +270,7 @@ impl<R: Runtime> Shard<R> {
     pub(crate) fn dispatch(self: &Rc<Self>, group: &Rc<Group>) {
         let site = &group.site;
         loop {
-            let now = Instant::now();
+            let now = R::now();
             if !group.wants_session(WORKS_A_SESSION, now) {
                 return;
             }
@@ -307,7 +307,7 @@ impl<R: Runtime> Shard<R> {
         site.timer.set(Some(until));
         let shard = Rc::clone(self);
         R::spawn(async move {
-            R::sleep(until.saturating_duration_since(Instant::now())).await;
+            R::sleep(until.saturating_duration_since(R::now())).await;
             if site.timer.get() == Some(until) {
                 site.timer.set(None);
             }
@@ -419,7 +419,7 @@ impl<R: Runtime> Drop for Seat<R> {
         let (shard, group) = (&self.shard, &self.group);
         shard.open.set(shard.open.get() - 1);
         group.site.open.set(group.site.open.get() - 1);
-        group.closed(Instant::now());
+        group.closed(R::now());
         if shard.shared.stopping.load(Ordering::Relaxed) {
             return;
         }

@@ -56,7 +56,7 @@ fn needs_no_server(mut work: Work, config: &EngineConfig) -> Option<Work> {
 
 /// Hands over what the walk of a domain found, or lets wait for it.
 fn join<R: Runtime>(shard: &Rc<Shard<R>>, domain: Domain, waiter: Waiter) {
-    let joined = shard.walks.borrow_mut().join(&domain, waiter);
+    let joined = shard.walks.borrow_mut().join(&domain, waiter, R::now());
     match joined {
         Joined::Known(waiter, found, story) => hand_over(shard, waiter, &found, &story),
         Joined::First => R::spawn(serve(Rc::clone(shard), domain)),
@@ -68,7 +68,7 @@ fn join<R: Runtime>(shard: &Rc<Shard<R>>, domain: Domain, waiter: Waiter) {
 async fn serve<R: Runtime>(shard: Rc<Shard<R>>, domain: Domain) {
     let (found, story) = walk(&shard, &domain).await;
     let story: Rc<[String]> = story.into();
-    let waiting = shard.walks.borrow_mut().end(domain, found.clone(), Rc::clone(&story));
+    let waiting = shard.walks.borrow_mut().end(domain, found.clone(), Rc::clone(&story), R::now());
     for waiter in waiting {
         hand_over(&shard, waiter, &found, &story);
     }

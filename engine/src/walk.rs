@@ -74,8 +74,8 @@ impl Waiter {
 }
 
 impl Walks {
-    pub(crate) fn join(&mut self, domain: &Domain, waiter: Waiter) -> Joined {
-        if let Some(walk) = self.known.get(domain).filter(|walk| walk.until > Instant::now()) {
+    pub(crate) fn join(&mut self, domain: &Domain, waiter: Waiter, now: Instant) -> Joined {
+        if let Some(walk) = self.known.get(domain).filter(|walk| walk.until > now) {
             return Joined::Known(waiter, walk.found.clone(), Rc::clone(&walk.story));
         }
         if let Some(waiting) = self.under_way.get_mut(domain) {
@@ -87,8 +87,13 @@ impl Walks {
     }
 
     /// Keeps what a walk found, and gives those who wait for it.
-    pub(crate) fn end(&mut self, domain: Domain, found: Found, story: Rc<[String]>) -> Vec<Waiter> {
-        let now = Instant::now();
+    pub(crate) fn end(
+        &mut self,
+        domain: Domain,
+        found: Found,
+        story: Rc<[String]>,
+        now: Instant,
+    ) -> Vec<Waiter> {
         let waiting = self.under_way.remove(&domain).unwrap_or_default();
         if matches!(found, Found::Dead(Dead::CannotTell(_))) {
             // The DNS cache keeps failures, and drops them when they turn out to have been our fault.

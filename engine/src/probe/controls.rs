@@ -12,7 +12,6 @@ use engine_proto::verdict::catch_all::{ControlFinding, control_local_part};
 use engine_proto::verdict::classify::{Classification, ReplyView, classify};
 use engine_proto::verdict::{Class, Scope, Stage};
 use std::rc::Rc;
-use std::time::Instant;
 
 /// One transaction for control recipients, one a domain.
 pub(super) async fn ask_controls<R: Runtime>(
@@ -23,7 +22,7 @@ pub(super) async fn ask_controls<R: Runtime>(
     controls: Vec<Control>,
     tally: &mut Tally,
 ) -> After {
-    let now = Instant::now();
+    let now = R::now();
     session.limit = now + shard.session_limit;
     let recipients: Vec<String> = controls
         .iter()
@@ -83,7 +82,7 @@ pub(super) async fn ask_controls<R: Runtime>(
 
 /// A control recipient has got no answer: it is asked again, if it may be.
 fn ask_again<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, control: Control, blamed: bool) {
-    if shard.knowledge.borrow_mut().unanswered(&control, blamed, Instant::now()) {
+    if shard.knowledge.borrow_mut().unanswered(&control, blamed, R::now()) {
         group.want_control(control);
     }
 }
@@ -107,7 +106,7 @@ fn control_answered<R: Runtime>(
         push_back(shard, group, index);
         ask_again(shard, group, control.clone(), true);
     } else {
-        shard.knowledge.borrow_mut().learned(control, ControlFinding::of(&said), Instant::now());
+        shard.knowledge.borrow_mut().learned(control, ControlFinding::of(&said), R::now());
     }
     push
 }

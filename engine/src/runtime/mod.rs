@@ -29,6 +29,11 @@ pub(crate) trait Runtime: Sized + 'static {
 
     fn sleep(time: Duration) -> impl Future<Output = ()>;
 
+    /// The time on this runtime's clock; all that a shard does with time goes by it.
+    fn now() -> Instant {
+        Instant::now()
+    }
+
     /// `None` when `deadline` comes first; the future is dropped then.
     fn before<F: Future>(deadline: Instant, future: F) -> impl Future<Output = Option<F::Output>>;
 
