@@ -96,6 +96,9 @@ pub struct Finding {
 pub enum Outage {
     /// No resolver answers, or no outbound SMTP connection succeeds anywhere.
     Unavailable,
+    /// As many addresses of its site wait as may: hand it over again when some of them have been answered. Never said
+    /// to a [`Priority::Single`].
+    Crowded,
     /// The engine is stopping.
     Stopping,
 }

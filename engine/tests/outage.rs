@@ -17,6 +17,7 @@ fn ask(client: &Client, address: &str) -> &'static str {
     match answer.result {
         Ok(finding) => finding.reason.as_str(),
         Err(Outage::Unavailable) => "unavailable",
+        Err(Outage::Crowded) => "crowded",
         Err(Outage::Stopping) => "stopping",
     }
 }

@@ -240,6 +240,7 @@ fn take(queue: &mut Queue, Answer { ticket, result, .. }: Answer) {
             queue.found(ticket, convert::reason(finding.reason), finding.retry_after, clock::now());
         }
         Err(Outage::Unavailable) => queue.failed(ticket, clock::now()),
+        Err(Outage::Crowded) => queue.crowded(ticket, clock::now()),
         // The engine ends, and so does the feeder: the next start asks again.
         Err(Outage::Stopping) => {}
     }

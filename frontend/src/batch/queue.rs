@@ -22,6 +22,8 @@ const LOADED_OF_ACCOUNT_MAX: usize = 25_000;
 const READY_LOW: usize = 200;
 /// A question that another batch of the account has under way is put off so long: then the store knows the answer.
 const TWIN_WAIT: u64 = 1_000;
+/// A question whose site has enough of them waiting is put off so long.
+const CROWDED_WAIT: u64 = 500;
 /// The shortest time between two tries of a question.
 const RETRY_MIN: u64 = 1_000;
 /// The longest time between two tries in an outage.
@@ -268,6 +270,13 @@ impl Queue {
         match again_in_outage(&mut question, self.limits.outage_wait, now) {
             Some(due) => self.postpone(question, due),
             None => self.settle(question, RowOutcome::Unanswered),
+        }
+    }
+
+    /// Its site has enough waiting: others are asked about meanwhile.
+    pub fn crowded(&mut self, ticket: Ticket, now: UnixMs) {
+        if let Some(question) = self.take(ticket) {
+            self.postpone(question, now.saturating_add(CROWDED_WAIT));
         }
     }
 

@@ -101,6 +101,8 @@ const RETRY_DELAY_MAX: Duration = Duration::from_secs(15 * 60);
 const PATIENCE: Duration = Duration::from_millis(200);
 /// When an address is asked about again that met an outage.
 const OUTAGE_PAUSE: Duration = Duration::from_secs(5);
+/// When an address is handed over again whose site had enough of them waiting.
+const CROWDED_PAUSE: Duration = Duration::from_millis(500);
 /// After so long without any answer, although some are under way, the engine is held to be stuck.
 const SILENCE_MAX: Duration = Duration::from_secs(30 * 60);
 /// How much work a kill can cost.
@@ -274,6 +276,10 @@ impl Run<'_> {
                 self.later.push(Reverse((Instant::now() + OUTAGE_PAUSE, ticket)));
                 return Ok(());
             }
+            Err(Outage::Crowded) => {
+                self.later.push(Reverse((Instant::now() + CROWDED_PAUSE, ticket)));
+                return Ok(());
+            }
             Err(why) => return Err(outage(why)),
         };
         self.outage = None;
@@ -322,6 +328,6 @@ fn outage(outage: Outage) -> CleanError {
             "nobody can be asked: no resolver answers, or no connection to any mail server succeeds; see to the \
              network, to --resolver and to outbound port 25"
         }
-        Outage::Stopping => "the engine was stopped",
+        Outage::Crowded | Outage::Stopping => "the engine was stopped",
     })
 }

@@ -148,7 +148,7 @@ fn repeat(result: StoredResult) -> Checked {
 pub(super) fn refuse(none: NoFinding) -> Refusal {
     match none {
         NoFinding::Outage(Outage::Unavailable) => Refusal::outage(),
-        NoFinding::Refused(engine::Refusal::Full) => Refusal::full(),
+        NoFinding::Refused(engine::Refusal::Full) | NoFinding::Outage(Outage::Crowded) => Refusal::full(),
         NoFinding::Outage(Outage::Stopping) | NoFinding::Refused(engine::Refusal::Stopping) => {
             Refusal::unready()
         }
