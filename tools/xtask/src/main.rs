@@ -6,6 +6,7 @@ mod refresh_lists;
 #[cfg(test)]
 mod rules;
 mod schemathesis;
+mod sim;
 mod soak;
 
 use clap::Parser;
@@ -22,6 +23,8 @@ enum Task {
     RefreshLists,
     /// Test what is served against what is described (see docs/testing.md).
     Schemathesis(schemathesis::Options),
+    /// The engine in made-up worlds on a virtual clock (see docs/testing.md).
+    Sim(sim::Options),
     /// Weather for hours: hostile peers, crashes, malformed input (see docs/testing.md).
     Soak(soak::Options),
 }
@@ -32,6 +35,7 @@ fn main() -> ExitCode {
         Task::Interop(options) => interop::main(&options),
         Task::RefreshLists => refresh_lists::main(),
         Task::Schemathesis(options) => schemathesis::main(&options),
+        Task::Sim(options) => sim::main(&options),
         Task::Soak(options) => soak::main(&options),
     }
 }
