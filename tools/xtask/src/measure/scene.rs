@@ -110,7 +110,7 @@ impl Bench {
     pub fn sink(&self, flags: &[&str]) -> Result<Server, Failure> {
         let log = self.world.path("sink.log");
         let mut command = Command::new("/usr/sbin/smtp-sink");
-        command.args(flags).args(["-u", "nobody", &format!("0.0.0.0:{SINK_PORT}"), "2000"]);
+        command.args(flags).args(["-m", "2000", "-u", "nobody", &format!("0.0.0.0:{SINK_PORT}"), "2000"]);
         let mut server = Server::start("smtp-sink", command, &log)?;
         std::thread::sleep(Duration::from_millis(300));
         server.running().map_err(|failure| server.complain(&failure.0))?;
