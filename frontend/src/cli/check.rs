@@ -171,7 +171,8 @@ fn ask(line: &dyn Line, addresses: &[String], trace: bool) -> Result<Vec<Row>, F
         while pending < UNDER_WAY_MAX
             && let Some((index, address)) = waiting.next()
         {
-            let request = Request { ticket: index as u64, address, priority: Priority::Single, trace };
+            let request =
+                Request { ticket: index as u64, address, priority: Priority::Single, owner: 0, trace };
             match line.submit(request) {
                 Ok(()) => pending += 1,
                 Err(Refusal::Full | Refusal::Stopping) => {
