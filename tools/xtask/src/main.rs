@@ -7,6 +7,7 @@ mod refresh_lists;
 #[cfg(test)]
 mod rules;
 mod schemathesis;
+mod sim;
 mod soak;
 
 use clap::Parser;
@@ -25,6 +26,8 @@ enum Task {
     RefreshLists,
     /// Test what is served against what is described (see docs/testing.md).
     Schemathesis(schemathesis::Options),
+    /// The engine in made-up worlds on a virtual clock (see docs/testing.md).
+    Sim(sim::Options),
     /// Weather for hours: hostile peers, crashes, malformed input (see docs/testing.md).
     Soak(soak::Options),
 }
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
         Task::Measure(options) => measure::main(&options),
         Task::RefreshLists => refresh_lists::main(),
         Task::Schemathesis(options) => schemathesis::main(&options),
+        Task::Sim(options) => sim::main(&options),
         Task::Soak(options) => soak::main(&options),
     }
 }
