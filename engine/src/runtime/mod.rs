@@ -6,6 +6,8 @@ mod choice;
 mod deadlines;
 mod glommio;
 mod monoio;
+#[cfg(feature = "sim")]
+pub(crate) mod sim;
 
 pub(crate) use choice::{Chosen, choose, run};
 
