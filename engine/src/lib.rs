@@ -6,12 +6,14 @@
 #![deny(missing_docs)]
 
 pub mod config;
+mod crowd;
 mod facts;
 mod host;
 mod inbox;
 mod inquiry;
 mod knowledge;
 mod probe;
+mod queue;
 mod resolver;
 mod runtime;
 mod seed;
@@ -67,6 +69,8 @@ pub struct Request {
     pub address: Address,
     /// How urgent it is.
     pub priority: Priority,
+    /// Whose it is, by the caller's own numbers: works of different owners take turns at a crowded site.
+    pub owner: u64,
     /// Keep the whole story (DNS answers, commands, replies) in [`Answer::trace`].
     pub trace: bool,
 }

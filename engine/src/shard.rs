@@ -263,7 +263,10 @@ impl<R: Runtime> Shard<R> {
         if group.outages.replace(connections.ended()) != connections.ended() || down {
             group.lift("no_connection");
         }
-        group.enqueue(work);
+        match group.site.admit(work, self.shared.config.tickets_max) {
+            Ok(work) => group.enqueue(work),
+            Err(work) => return work.fail(Outage::Crowded),
+        }
         // A host that is down is known to be: nobody waits to hear it again.
         if group.next(now) == Next::Nothing {
             group.take_stranded(now).into_iter().for_each(|work| self.shared.give_up(work, now));

@@ -1,11 +1,11 @@
 //! The walk through DNS to a domain's mail hosts: one for all who ask about the domain, and kept for a while.
 
-use crate::Outage;
 use crate::inquiry::{Asker, MailHosts};
 use crate::runtime::Runtime;
 use crate::seed::HashMap;
 use crate::shard::Shard;
 use crate::work::{Plan, Work};
+use crate::{Outage, Priority};
 use engine_proto::address::Domain;
 use engine_proto::dns::mx::{Dead, MxPlan, MxSet, NoMail};
 use engine_proto::dns::public::is_public;
@@ -27,6 +27,9 @@ pub(crate) enum Found {
     OutOfReach,
     Dead(Dead),
 }
+
+/// Patient works are let wait for a walk only up to so many: one that hangs must not fill the engine.
+const WAITERS_MAX: usize = 256;
 
 /// Whoever waits for a walk.
 pub(crate) enum Waiter {
@@ -55,6 +58,8 @@ pub(crate) enum Joined {
     First,
     /// It is under way.
     Waiting,
+    /// It is under way, and enough wait for it.
+    Crowded(Waiter),
 }
 
 impl Waiter {
@@ -65,7 +70,15 @@ impl Waiter {
         }
     }
 
-    fn fail(self, outage: Outage) {
+    fn wants_story(&self) -> bool {
+        matches!(self, Waiter::Address(work) if work.trace.is_some())
+    }
+
+    fn is_patient(&self) -> bool {
+        matches!(self, Waiter::Address(work) if work.priority != Priority::Single)
+    }
+
+    pub(crate) fn fail(self, outage: Outage) {
         match self {
             Waiter::Address(work) => work.fail(outage),
             Waiter::Domain { asker, .. } => asker.answer(Err(outage)),
@@ -75,10 +88,15 @@ impl Waiter {
 
 impl Walks {
     pub(crate) fn join(&mut self, domain: &Domain, waiter: Waiter, now: Instant) -> Joined {
-        if let Some(walk) = self.known.get(domain).filter(|walk| walk.until > now) {
+        // A walk that nobody wanted the story of is walked again for one who does; the DNS cache knows the way.
+        let told = |walk: &Walk| !waiter.wants_story() || !walk.story.is_empty();
+        if let Some(walk) = self.known.get(domain).filter(|walk| walk.until > now && told(walk)) {
             return Joined::Known(waiter, walk.found.clone(), Rc::clone(&walk.story));
         }
         if let Some(waiting) = self.under_way.get_mut(domain) {
+            if waiting.len() >= WAITERS_MAX && waiter.is_patient() {
+                return Joined::Crowded(waiter);
+            }
             waiting.push(waiter);
             return Joined::Waiting;
         }
@@ -131,7 +149,7 @@ impl Walks {
     }
 }
 
-/// Walks through DNS for a domain, and tells the story of it.
+/// Walks through DNS for a domain, and tells the story of it while stories are kept.
 pub(crate) async fn walk<R: Runtime>(shard: &Shard<R>, domain: &Domain) -> (Found, Vec<String>) {
     let mut story = Vec::new();
     let found = find(shard, domain, &mut story).await.unwrap_or_else(Found::Dead);
@@ -142,7 +160,9 @@ pub(crate) async fn walk<R: Runtime>(shard: &Shard<R>, domain: &Domain) -> (Foun
 async fn find<R: Runtime>(shard: &Shard<R>, domain: &Domain, story: &mut Vec<String>) -> Result<Found, Dead> {
     let question = Question { name: Name::from(domain), kind: RecordKind::Mx };
     let outcome = shard.resolver.look_up(&question).await;
-    story.push(tell(&question, &outcome));
+    if shard.stories.get() {
+        story.push(tell(&question, &outcome));
+    }
     let plan = MxPlan::new(domain, &outcome, shard.random())?;
     let ipv6 = shard.shared.ipv6;
     match hosts(shard, &plan, ipv6, story).await {
@@ -164,7 +184,9 @@ async fn hosts<R: Runtime>(
     let config = &shard.shared.config;
     let questions = plan.questions(ipv6);
     let outcomes = all(questions.iter().map(|question| shard.resolver.look_up(question)).collect()).await;
-    story.extend(questions.iter().zip(&outcomes).map(|(question, outcome)| tell(question, outcome)));
+    if shard.stories.get() {
+        story.extend(questions.iter().zip(&outcomes).map(|(question, outcome)| tell(question, outcome)));
+    }
     let known: HashMap<&Question, &Outcome> =
         questions.iter().zip(outcomes.iter().map(Arc::as_ref)).collect();
     let may_contact =

@@ -2,6 +2,7 @@
 
 mod confined;
 mod interop;
+mod measure;
 mod refresh_lists;
 #[cfg(test)]
 mod rules;
@@ -19,6 +20,8 @@ enum Task {
     Confined(confined::Options),
     /// Ask real DNS and mail servers in network namespaces (root; see docs/testing.md).
     Interop(interop::Options),
+    /// Measure what mailprobe costs (see docs/performance.md).
+    Measure(measure::Options),
     /// Write engine/proto/data and docs/lists.md from the newest packages of npm, PyPI and Cargo.lock.
     RefreshLists,
     /// Test what is served against what is described (see docs/testing.md).
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
     match Task::parse() {
         Task::Confined(options) => confined::main(&options),
         Task::Interop(options) => interop::main(&options),
+        Task::Measure(options) => measure::main(&options),
         Task::RefreshLists => refresh_lists::main(),
         Task::Schemathesis(options) => schemathesis::main(&options),
         Task::Sim(options) => sim::main(&options),
