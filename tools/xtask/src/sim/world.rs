@@ -149,7 +149,10 @@ impl World {
     }
 
     pub fn breach(&mut self, invariant: Invariant, ticket: Option<u64>, text: String) {
-        if self.breaches.len() < BREACHES_MAX {
+        if invariant == Invariant::Health {
+            // What is ill breaks everything else as well.
+            self.breaches.insert(0, Breach { invariant, text, ticket });
+        } else if self.breaches.len() < BREACHES_MAX {
             self.breaches.push(Breach { invariant, text, ticket });
         }
     }
