@@ -6,6 +6,7 @@
 #![deny(missing_docs)]
 
 pub mod config;
+mod egress;
 mod facts;
 mod host;
 mod inbox;
@@ -24,12 +25,11 @@ mod watchdog;
 mod work;
 
 use config::EngineConfig;
+use egress::Pool;
 pub use engine_proto as proto;
 use engine_proto::address::{Address, Domain};
 use engine_proto::facts::DnsFacts;
 use engine_proto::limits::{BULK_PATIENCE, FACTS_PATIENCE, FAST_PATIENCE, INQUIRIES_MAX, SINGLE_PATIENCE};
-use engine_proto::outage::Connections;
-use engine_proto::smtp::dialog::{DialogConfig, Patience};
 use engine_proto::verdict::Reason;
 use inbox::Inbox;
 pub use inquiry::{Asker, MailHosts, Pending, pending};
@@ -119,6 +119,21 @@ pub struct Figures {
     pub under_way: usize,
     /// Each shard.
     pub shards: Vec<ShardFigures>,
+    /// Each source.
+    pub sources: Vec<SourceFigures>,
+}
+
+/// How a source fares.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceFigures {
+    /// Its address, or its proxy and EHLO name.
+    pub name: String,
+    /// How often a site that blocked it sent it to rest there.
+    pub rests: u64,
+    /// At how many sites it rests.
+    pub resting: usize,
+    /// Nobody can be reached from it.
+    pub down: bool,
 }
 
 /// What a shard is at.
@@ -212,6 +227,7 @@ impl Engine {
             Figures {
                 under_way: under_way.load(Ordering::Relaxed),
                 shards: shared.shards.iter().map(look).collect(),
+                sources: shared.pool.figures(shared.started.elapsed()),
             }
         }
     }
@@ -268,22 +284,17 @@ fn shared(config: EngineConfig) -> Result<Shared, StartError> {
     let room = config.tickets_max + INQUIRIES_MAX + 8;
     let face =
         || ShardFace { inbox: Inbox::new(room), heartbeat: AtomicU64::new(0), sessions: AtomicUsize::new(0) };
-    let dialog = DialogConfig {
-        ehlo: config.ehlo.clone().unwrap_or_default().into(),
-        reverse_path: config.mail_from.clone().unwrap_or_default().into(),
-        patience: Patience::default(),
-    };
+    let pool = Pool::new(&config)?;
     let tls = tls::client_config().map_err(|error| StartError(format!("TLS cannot be set up: {error}")))?;
     Ok(Shared {
-        ipv6: host::has_ipv6(&config),
-        dialog: Arc::new(dialog),
+        ipv6: pool.has_ipv6().unwrap_or_else(|| host::has_ipv6(&config)),
+        pool,
         tls,
         shards: (0..shards).map(|_| face()).collect(),
         hasher: RandomState::new(),
         stopping: AtomicBool::new(false),
         inquiries: Arc::default(),
         resolvers: Arc::default(),
-        connections: Connections::default(),
         started: Instant::now(),
         config,
     })

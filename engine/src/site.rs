@@ -33,6 +33,8 @@ pub(crate) struct Site {
 pub(crate) struct Group {
     pub(crate) site: Rc<Site>,
     pub(crate) site_name: Box<str>,
+    /// From which source it is asked.
+    pub(crate) source: Cell<usize>,
     /// How many outages were over when it was last asked.
     pub(crate) outages: Cell<u32>,
     pub(crate) routes: Vec<Route>,
@@ -174,6 +176,7 @@ impl Group {
         Group {
             site,
             site_name: plan.site.clone(),
+            source: Cell::new(0),
             outages: Cell::new(0),
             routes: routes.collect(),
             one_domain: ONE_DOMAIN_SITES.contains(&&*plan.site),
@@ -279,6 +282,11 @@ impl Group {
             }
         }
         taken
+    }
+
+    /// Whether all routes are out of use.
+    pub(crate) fn is_down(&self, now: Instant) -> bool {
+        self.routes.iter().all(|route| route.is_down(now).is_some())
     }
 
     /// Takes all works whose time is over, or all there are.

@@ -22,6 +22,8 @@ pub(crate) struct State {
     pub(crate) priority: Priority,
     /// When it is answered with what is known, whatever goes on.
     pub(crate) deadline: Instant,
+    /// From which source its site is asked.
+    pub(crate) source: usize,
     /// Routes of its group that have said what they have to say about it, a bit each.
     pub(crate) tried: u64,
     /// How often it was put back: by throttling, or by a session that ended at it.
@@ -67,6 +69,14 @@ pub(crate) struct Plan {
     pub(crate) routes: Vec<(Box<str>, IpAddr)>,
 }
 
+impl Plan {
+    /// The plan without the routes whose addresses are not wanted.
+    pub(crate) fn with_routes(&self, wanted: impl Fn(IpAddr) -> bool) -> Plan {
+        let routes = self.routes.iter().filter(|(_, address)| wanted(*address)).cloned().collect();
+        Plan { site: self.site.clone(), group: self.group.clone(), routes }
+    }
+}
+
 impl Work {
     pub(crate) fn new(request: Request, client: Arc<Mailbox>, deadline: Instant) -> Work {
         Work(Box::new(State {
@@ -75,6 +85,7 @@ impl Work {
             address: request.address,
             priority: request.priority,
             deadline,
+            source: 0,
             tried: 0,
             returns: 0,
             suspect: false,
