@@ -61,6 +61,16 @@ enum Way {
 }
 
 impl Pool {
+    /// As [`Pool::new`], with addresses that are this host's.
+    pub(crate) fn on_this_host(config: &EngineConfig) -> Result<Pool, StartError> {
+        for source in &config.sources {
+            if let Configured::Address(address) = source.way {
+                own_address(address)?;
+            }
+        }
+        Pool::new(config)
+    }
+
     /// The pool of a configuration whose own name and reverse-path are complete.
     ///
     /// # Errors
@@ -112,7 +122,6 @@ impl Source {
     fn new(configured: &SourceConfig, config: &EngineConfig) -> Result<Source, StartError> {
         let (id, label, way, families) = match &configured.way {
             Configured::Address(address) => {
-                own_address(*address)?;
                 let name = address.to_string();
                 (name.clone(), name, Way::Address(*address), Families::of(*address))
             }

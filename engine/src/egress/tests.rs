@@ -16,7 +16,7 @@ fn config(sources: &[&str]) -> EngineConfig {
 #[test]
 fn what_cannot_be_a_source_is_refused_with_what_to_do() {
     let check = |sources: &[&str], expected: &str| {
-        let said = Pool::new(&config(sources)).err().map(|error| error.0).unwrap_or_default();
+        let said = Pool::on_this_host(&config(sources)).err().map(|error| error.0).unwrap_or_default();
         assert!(said.contains(expected) && !said.contains("secret"), "{sources:?}: {said}");
     };
     check(&["127.0.0.2"], "");

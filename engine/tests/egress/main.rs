@@ -79,7 +79,7 @@ struct Said {
 
 fn ask(client: &Client, address: &str) -> Said {
     let address = Address::parse(address).expect("an address");
-    let request = Request { ticket: 1, address, priority: Priority::Single, trace: true };
+    let request = Request { ticket: 1, owner: 0, address, priority: Priority::Single, trace: true };
     client.submit(request).expect("room");
     let answer = client.answer_blocking(Duration::from_secs(50)).expect("an answer");
     let trace = answer.trace.join("\n");
@@ -357,7 +357,7 @@ fn an_outage_of_one_source_is_not_one_of_the_others_and_passes() {
     let client = engine.client(64);
     for n in 0..12 {
         let address = Address::parse(&format!("alice@d{n}.example")).expect("an address");
-        let request = Request { ticket: n, address, priority: Priority::Single, trace: true };
+        let request = Request { ticket: n, owner: 0, address, priority: Priority::Single, trace: true };
         client.submit(request).expect("room");
     }
     let mut down = Vec::new();

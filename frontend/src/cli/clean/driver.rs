@@ -49,7 +49,7 @@ impl Checker for Box<dyn Checker> {
 impl Checker for Box<dyn Line + Send> {
     fn submit(&mut self, ticket: u64, address: &Address) -> Result<(), Refusal> {
         let address = address.clone();
-        Line::submit(&**self, Request { ticket, address, priority: Priority::List, trace: false })
+        Line::submit(&**self, Request { ticket, address, priority: Priority::List, owner: 0, trace: false })
     }
 
     fn answer(&mut self, patience: Duration) -> Option<Answered> {
