@@ -4,9 +4,11 @@
 //! its routes and its sessions.
 
 use crate::Priority;
+use crate::crowd::Crowd;
 use crate::knowledge::Control;
+use crate::queue::Queue;
 use crate::work::{Plan, Work};
-use engine_proto::limits::SINGLE_PATIENCE;
+use engine_proto::limits::{SINGLE_PATIENCE, TRANSACTION_RECIPIENTS_MAX};
 use engine_proto::pace::{SitePace, Start};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -18,6 +20,11 @@ use std::time::{Duration, Instant};
 /// How long a host that cannot be reached, or refuses us, is left alone.
 pub(crate) const DOWN: Duration = Duration::from_secs(60);
 
+/// Patient works that may be at a site, for each session that it may have: a full transaction.
+const WORKS_AT_A_SESSION: usize = TRANSACTION_RECIPIENTS_MAX;
+/// It takes so many sites to fill the engine with patient works.
+const SITES_TO_FILL: usize = 4;
+
 /// A site: the unit of pacing.
 pub(crate) struct Site {
     pub(crate) pace: RefCell<SitePace>,
@@ -27,6 +34,8 @@ pub(crate) struct Site {
     pub(crate) waiting: RefCell<VecDeque<Weak<Group>>>,
     /// A task sleeps until then, when a session may begin.
     pub(crate) timer: Cell<Option<Instant>>,
+    /// Patient works that are at the site.
+    crowd: Crowd,
 }
 
 /// Domains with the same MX hosts.
@@ -76,10 +85,9 @@ pub(crate) struct Route {
 }
 
 struct State {
-    /// One queue a priority.
-    queues: [VecDeque<Work>; 3],
-    /// Control recipients that are to be asked.
-    controls: VecDeque<Control>,
+    queue: Queue,
+    /// Control recipients that are to be asked, by host.
+    controls: Vec<(Rc<str>, VecDeque<Control>)>,
     open: u32,
     /// Sessions that wait for work.
     idle: Vec<Waker>,
@@ -113,7 +121,23 @@ impl Site {
             open: Cell::new(0),
             waiting: RefCell::default(),
             timer: Cell::new(None),
+            crowd: Crowd::default(),
         }
+    }
+
+    /// Lets a work in; gives it back when as many patient ones are there as may be, of `tickets_max` in all.
+    pub(crate) fn admit(&self, mut work: Work, tickets_max: usize) -> Result<Work, Work> {
+        let is_here = work.stay.as_ref().is_some_and(|stay| self.crowd.has(stay));
+        if work.priority == Priority::Single || is_here {
+            return Ok(work);
+        }
+        let wanted = (self.pace.borrow().sessions() as usize).saturating_mul(WORKS_AT_A_SESSION);
+        let Some(stay) = self.crowd.enter(wanted.min(tickets_max / SITES_TO_FILL).max(WORKS_AT_A_SESSION))
+        else {
+            return Err(work);
+        };
+        work.stay = Some(stay);
+        Ok(work)
     }
 
     /// Whether a session task may open another session in place of the one that it had; counts it if so.
@@ -179,8 +203,8 @@ impl Group {
             one_domain: ONE_DOMAIN_SITES.contains(&&*plan.site),
             busy: Cell::new(0),
             state: RefCell::new(State {
-                queues: Default::default(),
-                controls: VecDeque::new(),
+                queue: Queue::new(ONE_DOMAIN_SITES.contains(&&*plan.site)),
+                controls: Vec::new(),
                 open: 0,
                 idle: Vec::new(),
                 queued_for_session: false,
@@ -192,21 +216,24 @@ impl Group {
     /// Puts work behind what waits, and wakes a session that has none.
     pub(crate) fn enqueue(&self, work: Work) {
         let mut state = self.state.borrow_mut();
-        state.queues[work.priority as usize].push_back(work);
+        state.queue.push_back(work);
         state.wake_one();
     }
 
     /// Puts work back in front of what waits, and wakes a session that has none.
     pub(crate) fn put_back(&self, work: Work) {
         let mut state = self.state.borrow_mut();
-        state.queues[work.priority as usize].push_front(work);
+        state.queue.push_front(work);
         state.wake_one();
     }
 
     /// A control recipient is to be asked.
     pub(crate) fn want_control(&self, control: Control) {
         let mut state = self.state.borrow_mut();
-        state.controls.push_back(control);
+        match state.controls.iter_mut().find(|(host, _)| *host == control.host) {
+            Some((_, waiting)) => waiting.push_back(control),
+            None => state.controls.push((Rc::clone(&control.host), VecDeque::from([control]))),
+        }
         state.wake_one();
     }
 
@@ -215,28 +242,23 @@ impl Group {
         let host = &self.routes[route].host;
         let most = if self.one_domain { most.min(1) } else { most };
         let mut state = self.state.borrow_mut();
-        let (mut taken, mut rest) = (Vec::new(), VecDeque::new());
-        for control in std::mem::take(&mut state.controls) {
-            if taken.len() < most && control.host == *host {
-                taken.push(control);
-            } else {
-                rest.push_back(control);
-            }
+        let Some(at) = state.controls.iter().position(|(of, _)| of == host) else { return Vec::new() };
+        let waiting = &mut state.controls[at].1;
+        let taken = waiting.drain(..most.min(waiting.len())).collect();
+        if waiting.is_empty() {
+            state.controls.remove(at);
         }
-        state.controls = rest;
         taken
     }
 
     /// Takes the control recipients whose host is down at all its addresses.
     pub(crate) fn take_stranded_controls(&self, now: Instant) -> Vec<Control> {
-        let up = |control: &Control| {
-            self.routes.iter().any(|route| route.host == control.host && route.is_down(now).is_none())
+        let down = |host: &Rc<str>| {
+            !self.routes.iter().any(|route| route.host == *host && route.is_down(now).is_none())
         };
         let mut state = self.state.borrow_mut();
-        let (rest, taken): (VecDeque<_>, VecDeque<_>) =
-            std::mem::take(&mut state.controls).into_iter().partition(up);
-        state.controls = rest;
-        taken.into()
+        let taken = state.controls.extract_if(.., |(host, _)| down(host));
+        taken.flat_map(|(_, waiting)| waiting).collect()
     }
 
     /// Forgets that routes are down for this reason.
@@ -255,69 +277,32 @@ impl Group {
 
     /// The routes to `host`, a bit each.
     pub(crate) fn routes_of(&self, host: &str) -> u64 {
-        let at = self.routes.iter().enumerate().filter(|(_, route)| *route.host == *host);
+        self.routes_where(|route| *route.host == *host)
+    }
+
+    fn routes_where(&self, fits: impl Fn(&Route) -> bool) -> u64 {
+        let at = self.routes.iter().enumerate().filter(|(_, route)| fits(route));
         at.fold(0, |routes, (at, _)| routes | 1 << at)
     }
 
-    /// Takes up to `most` works that have not been answered for on `route`, the most urgent first.
+    /// Takes up to `most` works that have not been answered for on `route`, in the order of their turns.
     pub(crate) fn take(&self, route: usize, most: usize) -> Vec<Work> {
-        let mut state = self.state.borrow_mut();
-        let mut taken: Vec<Work> = Vec::new();
-        for queue in &mut state.queues {
-            let mut at = 0;
-            while taken.len() < most && at < queue.len() {
-                let work = &queue[at];
-                let other = |first: &Work| first.address.domain() != work.address.domain();
-                let alone = |first: &Work| first.suspect || work.suspect;
-                let apart = |first: &Work| alone(first) || self.one_domain && other(first);
-                let fits = !taken.first().is_some_and(apart);
-                if fits && work.tried & (1 << route) == 0 {
-                    taken.extend(queue.remove(at));
-                } else {
-                    at += 1;
-                }
-            }
-        }
-        taken
+        self.state.borrow_mut().queue.take(route, most)
     }
 
     /// Takes all works whose time is over, or all there are.
     pub(crate) fn take_expired(&self, now: Option<Instant>) -> Vec<Work> {
-        let mut state = self.state.borrow_mut();
-        let mut taken = Vec::new();
-        for queue in &mut state.queues {
-            if now.is_some_and(|now| queue.iter().all(|work| work.deadline > now)) {
-                continue;
-            }
-            for work in std::mem::take(queue) {
-                match now {
-                    Some(now) if work.deadline > now => queue.push_back(work),
-                    _ => taken.push(work),
-                }
-            }
-        }
-        taken
+        self.state.borrow_mut().queue.take_expired(now)
     }
 
     /// Takes the works that no route is left for, each with the reason why.
     pub(crate) fn take_stranded(&self, now: Instant) -> Vec<Work> {
-        let mut state = self.state.borrow_mut();
-        let mut taken = Vec::new();
-        for queue in &mut state.queues {
-            for mut work in std::mem::take(queue) {
-                let open = |(index, route): (usize, &Route)| {
-                    work.tried & (1 << index) == 0 && route.is_down(now).is_none()
-                };
-                if self.routes.iter().enumerate().any(open) {
-                    queue.push_back(work);
-                    continue;
-                }
-                let untried =
-                    self.routes.iter().enumerate().filter(|(index, _)| work.tried & (1 << index) == 0);
-                if let Some(rule) = untried.filter_map(|(_, route)| route.is_down(now)).next_back() {
-                    work.leave(rule, Some(DOWN));
-                }
-                taken.push(work);
+        let up = self.routes_where(|route| route.is_down(now).is_none());
+        let mut taken = self.state.borrow_mut().queue.take_stranded(|tried| up & !tried != 0);
+        for work in &mut taken {
+            let untried = self.routes.iter().enumerate().filter(|(index, _)| work.tried & (1 << index) == 0);
+            if let Some(rule) = untried.filter_map(|(_, route)| route.is_down(now)).next_back() {
+                work.leave(rule, Some(DOWN));
             }
         }
         taken
@@ -326,13 +311,13 @@ impl Group {
     /// What the work that waits can do next. The order of the routes is that of the MX preferences.
     pub(crate) fn next(&self, now: Instant) -> Next {
         let state = self.state.borrow();
-        let untried = |index: usize| {
-            state.controls.iter().any(|control| control.host == self.routes[index].host)
-                || state.queues.iter().flatten().any(|work| work.tried & (1 << index) == 0)
-        };
         let mut rest: Option<Instant> = None;
         for (index, route) in self.routes.iter().enumerate() {
-            if route.is_down(now).is_some() || !untried(index) {
+            let wanted = || {
+                state.queue.has_for(index, false)
+                    || state.controls.iter().any(|(host, _)| *host == route.host)
+            };
+            if route.is_down(now).is_some() || !wanted() {
                 continue;
             }
             match route.rests(now) {
@@ -346,20 +331,25 @@ impl Group {
     /// How many works and controls wait.
     pub(crate) fn waiting(&self) -> usize {
         let state = self.state.borrow();
-        state.controls.len() + state.queues.iter().map(VecDeque::len).sum::<usize>()
+        state.queue.len() + state.controls.iter().map(|(_, waiting)| waiting.len()).sum::<usize>()
     }
 
     /// Whether patient works wait, for which a silent host is asked again. Those that somebody waits for then leave
     /// `route`: nobody waits to hear it again, and nobody else has to pay for that.
     pub(crate) fn is_patient(&self, route: usize, rule: &'static str) -> bool {
-        let mut state = self.state.borrow_mut();
-        let [singles, patient @ ..] = &mut state.queues;
-        let patient = singles.is_empty() || patient.iter().any(|queue| !queue.is_empty());
-        for work in singles.iter_mut().filter(|_| patient) {
+        let queue = &mut self.state.borrow_mut().queue;
+        if queue.singles() == 0 {
+            return true;
+        }
+        if queue.singles() == queue.len() {
+            return false;
+        }
+        for mut work in queue.take_singles(route) {
             work.tried |= 1 << route;
             work.leave(rule, Some(DOWN));
+            queue.push_back(work);
         }
-        patient
+        true
     }
 
     /// Whether another session is worth its connection.
@@ -378,9 +368,8 @@ impl Group {
             return false;
         }
         let long = |since: Instant| now.saturating_duration_since(since) >= STUCK_AFTER;
-        let begun = |work: &Work| work.deadline.checked_sub(SINGLE_PATIENCE).unwrap_or(now);
-        // The first has waited for about the longest; this is looked at with every work that comes in.
-        state.queues[Priority::Single as usize].front().is_some_and(|work| long(begun(work)))
+        let begun = |deadline: Instant| deadline.checked_sub(SINGLE_PATIENCE).unwrap_or(now);
+        state.queue.first_single().is_some_and(|deadline| long(begun(deadline)))
     }
 
     /// A session of the group waits for answers, for as long as the guard lives.
@@ -401,7 +390,7 @@ impl Group {
 
     /// Adds to the stories of those who wait.
     pub(crate) fn tell(&self, story: &[String]) {
-        for work in self.state.borrow_mut().queues.iter_mut().flatten() {
+        for work in self.state.borrow_mut().queue.iter_mut() {
             if let Some(trace) = &mut work.trace {
                 trace.extend(story.iter().cloned());
             }

@@ -61,6 +61,7 @@ fn join<R: Runtime>(shard: &Rc<Shard<R>>, domain: Domain, waiter: Waiter) {
         Joined::Known(waiter, found, story) => hand_over(shard, waiter, &found, &story),
         Joined::First => R::spawn(serve(Rc::clone(shard), domain)),
         Joined::Waiting => {}
+        Joined::Crowded(waiter) => waiter.fail(Outage::Crowded),
     }
 }
 

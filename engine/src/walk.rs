@@ -1,16 +1,16 @@
 //! The walk through DNS to a domain's mail hosts: one for all who ask about the domain, and kept for a while.
 
-use crate::Outage;
 use crate::inquiry::{Asker, MailHosts};
 use crate::runtime::Runtime;
+use crate::seed::HashMap;
 use crate::shard::Shard;
 use crate::work::{Plan, Work};
+use crate::{Outage, Priority};
 use engine_proto::address::Domain;
 use engine_proto::dns::mx::{Dead, MxPlan, MxSet, NoMail};
 use engine_proto::dns::public::is_public;
 use engine_proto::dns::{Exchange, Mx, Name, Outcome, Question, RecordKind, Records};
 use engine_proto::limits::{KNOWN_DOMAINS_MAX, WALK_TTL};
-use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -27,6 +27,9 @@ pub(crate) enum Found {
     OutOfReach,
     Dead(Dead),
 }
+
+/// Patient works are let wait for a walk only up to so many: one that hangs must not fill the engine.
+const WAITERS_MAX: usize = 256;
 
 /// Whoever waits for a walk.
 pub(crate) enum Waiter {
@@ -55,6 +58,8 @@ pub(crate) enum Joined {
     First,
     /// It is under way.
     Waiting,
+    /// It is under way, and enough wait for it.
+    Crowded(Waiter),
 }
 
 impl Waiter {
@@ -65,7 +70,11 @@ impl Waiter {
         }
     }
 
-    fn fail(self, outage: Outage) {
+    fn is_patient(&self) -> bool {
+        matches!(self, Waiter::Address(work) if work.priority != Priority::Single)
+    }
+
+    pub(crate) fn fail(self, outage: Outage) {
         match self {
             Waiter::Address(work) => work.fail(outage),
             Waiter::Domain { asker, .. } => asker.answer(Err(outage)),
@@ -79,6 +88,9 @@ impl Walks {
             return Joined::Known(waiter, walk.found.clone(), Rc::clone(&walk.story));
         }
         if let Some(waiting) = self.under_way.get_mut(domain) {
+            if waiting.len() >= WAITERS_MAX && waiter.is_patient() {
+                return Joined::Crowded(waiter);
+            }
             waiting.push(waiter);
             return Joined::Waiting;
         }

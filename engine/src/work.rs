@@ -1,5 +1,6 @@
 //! What travels between threads: an address with all that is known of it so far, and where it is to go.
 
+use crate::crowd::Stay;
 use crate::inbox::Inbox;
 use crate::inquiry::Inquiry;
 use crate::{Answer, Finding, Outage, Priority, Request};
@@ -20,6 +21,8 @@ pub(crate) struct State {
     pub(crate) client: Arc<Mailbox>,
     pub(crate) address: Address,
     pub(crate) priority: Priority,
+    /// Whose it is.
+    pub(crate) owner: u64,
     /// When it is answered with what is known, whatever goes on.
     pub(crate) deadline: Instant,
     /// Routes of its group that have said what they have to say about it, a bit each.
@@ -33,6 +36,8 @@ pub(crate) struct State {
     /// Asking all over again after this long may bring more than the fallback: what was heard was transient.
     again: Option<Duration>,
     asked_again: bool,
+    /// Its place among the patient works of its site.
+    pub(crate) stay: Option<Stay>,
     pub(crate) trace: Option<Vec<String>>,
     answered: bool,
 }
@@ -74,6 +79,7 @@ impl Work {
             client,
             address: request.address,
             priority: request.priority,
+            owner: request.owner,
             deadline,
             tried: 0,
             returns: 0,
@@ -81,6 +87,7 @@ impl Work {
             fallback: Finding { reason: Reason::Unverifiable, rule: "dns_timeout", retry_after: None },
             again: None,
             asked_again: false,
+            stay: None,
             trace: request.trace.then(Vec::new),
             answered: false,
         }))
@@ -139,6 +146,15 @@ impl Work {
 
     fn answer(&mut self, result: Result<Finding, Outage>) {
         self.answered = true;
+        #[cfg(feature = "sim")]
+        if crate::sim::sometimes(crate::sim::Fault::LoseTicket) {
+            return;
+        }
+        #[cfg(feature = "sim")]
+        if crate::sim::sometimes(crate::sim::Fault::AnswerTwice) {
+            let (ticket, result) = (self.ticket, result.clone());
+            let _ = self.client.inbox.push(Answer { ticket, result, trace: Vec::new() });
+        }
         let trace = self.trace.take().unwrap_or_default();
         // The room was reserved when the request was taken; without the client nobody waits.
         if self.client.inbox.push(Answer { ticket: self.ticket, result, trace }).is_err() {
@@ -182,7 +198,7 @@ pub(crate) mod testing {
 
     pub(crate) fn work(client: &Arc<Mailbox>, address: &str, priority: Priority) -> Work {
         let address = Address::parse(address).expect("no address");
-        let request = Request { ticket: 1, address, priority, trace: false };
+        let request = Request { ticket: 1, address, priority, owner: 0, trace: false };
         Work::new(request, Arc::clone(client), Instant::now() + Duration::from_secs(60))
     }
 

@@ -48,7 +48,7 @@ fn ask(client: &Client, addresses: &[String], priority: Priority, trace: bool) -
     while answers.len() < addresses.len() {
         while let Some(text) = addresses.get(sent) {
             let address = Address::parse(text).expect("an address");
-            let request = Request { ticket: sent as u64, address, priority, trace };
+            let request = Request { ticket: sent as u64, address, priority, owner: 0, trace };
             if client.submit(request).is_err() {
                 break;
             }

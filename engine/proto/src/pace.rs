@@ -154,6 +154,11 @@ impl SitePace {
         Start::Now
     }
 
+    /// How many sessions may be open at once now.
+    pub fn sessions(&self) -> u32 {
+        self.window.max(1.0) as u32
+    }
+
     /// A session begins.
     pub fn started(&mut self) {
         self.starts -= 1.0;

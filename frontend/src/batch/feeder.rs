@@ -10,7 +10,7 @@ use crate::convert;
 use crate::engine_client::Line;
 use crate::metrics::{Checked, Tally};
 use crate::runtime::{self, Driver};
-use crate::store::{Known, OpenBatch, RowAnswer, RowOutcome, Store, StoreError};
+use crate::store::{AccountId, Known, OpenBatch, RowAnswer, RowOutcome, Store, StoreError};
 use crate::survive::forget;
 use api::Reason;
 use engine::proto::address::Address;
@@ -107,12 +107,12 @@ impl Feeder {
         for _ in 0..ASKED_IN_A_TURN_MAX {
             let now = clock::now();
             let Some((ticket, question)) = queue.next(now, Instant::now()) else { return Pause::Idle };
-            let address = question.address.clone();
+            let (address, account) = (question.address.clone(), question.account);
             match self.store.known(question.account, &question.hash, now) {
                 Ok(Known::Own(result)) => queue.known(ticket, RowOutcome::Repeated(result.reason)),
                 Ok(Known::Shared(result)) => queue.known(ticket, RowOutcome::Reused(result.reason)),
                 Ok(Known::Nothing) => {
-                    if let Some(pause) = self.ask(queue, ticket, address) {
+                    if let Some(pause) = self.ask(queue, ticket, account, address) {
                         return pause;
                     }
                 }
@@ -146,8 +146,9 @@ impl Feeder {
 
     /// Hands a question to the engine; says for how long to pause if it has no room. A panic there costs this
     /// question a try and nothing else.
-    fn ask(&self, queue: &mut Queue, ticket: Ticket, address: Address) -> Option<Pause> {
-        let request = Request { ticket, address, priority: Priority::Batch, trace: false };
+    fn ask(&self, queue: &mut Queue, ticket: Ticket, account: AccountId, address: Address) -> Option<Pause> {
+        let request =
+            Request { ticket, address, priority: Priority::Batch, owner: owner(account), trace: false };
         match catch_unwind(AssertUnwindSafe(|| self.line.submit(request))) {
             Ok(Ok(())) => None,
             Ok(Err(Refusal::Full | Refusal::Stopping)) => {
@@ -222,6 +223,12 @@ impl Feeder {
         }
         Ok(())
     }
+}
+
+/// An account as the engine knows it: a number that tells it from others, made of its id's random bits.
+fn owner(account: AccountId) -> u64 {
+    let [.., a, b, c, d, e, f, g, h] = account.to_bytes();
+    u64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
 /// The verdict of a row that has one.

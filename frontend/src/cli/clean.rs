@@ -35,7 +35,7 @@ mod tests;
 mod verdict;
 
 use super::flags::{ENGINE, Flags};
-use super::{Failure, StartEngine, log};
+use super::{Failure, StartEngine, log, open_files};
 pub use checker::{Answered, Checker};
 pub use domains::DomainRows;
 use sink::Sink;
@@ -62,6 +62,7 @@ pub(super) struct Args {
 pub(super) fn run(args: Args, start_engine: StartEngine) -> Result<(), Failure> {
     let config = args.flags.config()?;
     log::warnings();
+    open_files::raise(config.engine.sessions);
     let (mut engine, fast) = (None, args.list.fast);
     let start = || {
         let mut config = config.engine_config().map_err(|error| CleanError::usage(error.0))?;

@@ -58,7 +58,7 @@ impl Full {
 
 impl Checker for Full {
     fn submit(&mut self, ticket: u64, address: Address) -> Result<(), Refusal> {
-        self.line.submit(Request { ticket, address, priority: Priority::List, trace: false })
+        self.line.submit(Request { ticket, address, priority: Priority::List, owner: 0, trace: false })
     }
 
     fn answers(&mut self, patience: Duration, into: &mut Vec<Answered>) {

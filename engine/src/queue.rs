@@ -1,0 +1,325 @@
+//! Who waits at a group of hosts, and whose turn it is. No I/O, and no step that looks at all who wait.
+//!
+//! Works wait in *lanes*: those that have tried the same routes wait together, so whether a route has work, and
+//! whether work has a route, is asked of a lane and not of each work in it. There are few lanes, since routes are tried
+//! in order. Recipients that are to be asked alone have lanes of their own.
+//!
+//! In a lane the order is: single checks, then batches, then lists; inside each, owners take turns, a work each. Where a
+//! class is passed over [`PASSED_MAX`] times it gets a turn all the same, so that nobody starves behind a constant load.
+//!
+//! A work that expires leaves its number behind in its lane; whoever comes upon it goes on to the next.
+
+use crate::Priority;
+use crate::work::Work;
+use engine_proto::address::Domain;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::hash::Hash;
+use std::time::Instant;
+
+const CLASSES: usize = 3;
+const SINGLE: usize = Priority::Single as usize;
+
+/// A class that waits is passed over so many times in a row: one work in ten is of a class below.
+const PASSED_MAX: u8 = 9;
+
+/// See the module.
+pub(crate) struct Queue {
+    /// Transactions are to have recipients of one domain only.
+    one_domain: bool,
+    /// By their numbers, which are given in the order of arrival.
+    works: BTreeMap<u64, Work>,
+    deadlines: [BTreeSet<(Instant, u64)>; CLASSES],
+    lanes: Vec<Lane>,
+    next: u64,
+    /// The lane that is looked at first.
+    turn: usize,
+    /// How often each class was passed over.
+    passed: [u8; CLASSES],
+}
+
+/// Works that have tried the same routes.
+struct Lane {
+    tried: u64,
+    /// They are to be asked alone.
+    suspect: bool,
+    /// Who was put back, in front of those who take turns.
+    returned: [VecDeque<u64>; CLASSES],
+    classes: [Turns; CLASSES],
+    /// Works in each class.
+    counts: [usize; CLASSES],
+}
+
+/// Owners, and below them domains, where that makes a difference.
+type Turns = Ring<u64, Ring<Option<Domain>, VecDeque<u64>>>;
+
+impl Queue {
+    pub(crate) fn new(one_domain: bool) -> Queue {
+        Queue {
+            one_domain,
+            works: BTreeMap::new(),
+            deadlines: Default::default(),
+            lanes: Vec::new(),
+            next: 0,
+            turn: 0,
+            passed: [0; CLASSES],
+        }
+    }
+
+    /// Puts a work behind its owner's others.
+    pub(crate) fn push_back(&mut self, work: Work) {
+        let (number, class, owner, domain) = self.place(&work);
+        self.lane(&work).classes[class].join(owner).join(domain).push_back(number);
+        self.works.insert(number, work);
+    }
+
+    /// Puts a work back in front of all others of its class.
+    pub(crate) fn push_front(&mut self, work: Work) {
+        let (number, class, ..) = self.place(&work);
+        self.lane(&work).returned[class].push_front(number);
+        self.works.insert(number, work);
+    }
+
+    /// Takes up to `most` works for a transaction on `route`.
+    pub(crate) fn take(&mut self, route: usize, most: usize) -> Vec<Work> {
+        let mut taken = Vec::new();
+        self.turn = self.turn.wrapping_add(1);
+        while taken.len() < most {
+            let Some((lane, class)) = self.choose(route, taken.is_empty()) else { break };
+            let Some(work) = self.pop(lane, class) else { continue };
+            if work.suspect {
+                return vec![work];
+            }
+            if self.one_domain {
+                return self.company(work, most);
+            }
+            taken.push(work);
+        }
+        taken
+    }
+
+    /// Takes all works whose time is over, or all there are.
+    pub(crate) fn take_expired(&mut self, now: Option<Instant>) -> Vec<Work> {
+        let mut taken = Vec::new();
+        for class in 0..CLASSES {
+            while let Some(&(deadline, number)) = self.deadlines[class].first()
+                && now.is_none_or(|now| deadline <= now)
+            {
+                taken.extend(self.remove(number));
+            }
+        }
+        taken
+    }
+
+    /// Takes the works of every lane for which `is_open` says no of the routes that they have tried.
+    pub(crate) fn take_stranded(&mut self, is_open: impl Fn(u64) -> bool) -> Vec<Work> {
+        let mut taken = Vec::new();
+        while let Some(lane) = self.lanes.iter().position(|lane| !is_open(lane.tried)) {
+            let tried = self.lanes[lane].tried;
+            for class in 0..CLASSES {
+                self.drain(lane, tried, class, &mut taken);
+            }
+        }
+        taken
+    }
+
+    /// Takes the single checks that have not tried `route`.
+    pub(crate) fn take_singles(&mut self, route: usize) -> Vec<Work> {
+        let mut taken = Vec::new();
+        let has = |lane: &Lane| lane.counts[SINGLE] > 0 && lane.has_before(route);
+        while let Some(lane) = self.lanes.iter().position(has) {
+            let tried = self.lanes[lane].tried;
+            self.drain(lane, tried, SINGLE, &mut taken);
+        }
+        taken
+    }
+
+    /// Whether any work has not tried `route`; `single`: any that somebody waits for.
+    pub(crate) fn has_for(&self, route: usize, single: bool) -> bool {
+        let counts = |lane: &Lane| !single || lane.counts[SINGLE] > 0;
+        self.lanes.iter().any(|lane| lane.has_before(route) && counts(lane))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.works.len()
+    }
+
+    /// How many wait that somebody waits for.
+    pub(crate) fn singles(&self) -> usize {
+        self.deadlines[SINGLE].len()
+    }
+
+    /// The first deadline of a single check, which has waited for the longest.
+    pub(crate) fn first_single(&self) -> Option<Instant> {
+        self.deadlines[SINGLE].first().map(|&(deadline, _)| deadline)
+    }
+
+    /// All works, for their stories.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Work> {
+        self.works.values_mut()
+    }
+
+    /// A number for a work, and where it belongs.
+    fn place(&mut self, work: &Work) -> (u64, usize, u64, Option<Domain>) {
+        let (number, class) = (self.next, work.priority as usize);
+        self.next += 1;
+        self.deadlines[class].insert((work.deadline, number));
+        (number, class, work.owner, self.one_domain.then(|| work.address.domain().clone()))
+    }
+
+    /// The lane of a work that comes in.
+    fn lane(&mut self, work: &Work) -> &mut Lane {
+        let at = self.lanes.iter().position(|lane| lane.takes(work)).unwrap_or(self.lanes.len());
+        if at == self.lanes.len() {
+            self.lanes.push(Lane::new(work));
+        }
+        let lane = &mut self.lanes[at];
+        lane.counts[work.priority as usize] += 1;
+        lane
+    }
+
+    /// The lane and the class whose turn it is on `route`; `alone`: they may be recipients to be asked alone.
+    fn choose(&mut self, route: usize, alone: bool) -> Option<(usize, usize)> {
+        let count = self.lanes.len();
+        let open = |lane: &Lane, class: usize| {
+            lane.counts[class] > 0 && lane.has_before(route) && (alone || !lane.suspect)
+        };
+        let find = |class: usize| {
+            let order = (0..count).map(|at| (self.turn.wrapping_add(at)) % count);
+            order.into_iter().find(|&lane| open(&self.lanes[lane], class))
+        };
+        let lanes: [Option<usize>; CLASSES] = std::array::from_fn(find);
+        let waits = |&class: &usize| lanes[class].is_some();
+        let owed = (0..CLASSES).rev().filter(waits).find(|&class| self.passed[class] >= PASSED_MAX);
+        let class = owed.or_else(|| (0..CLASSES).find(waits))?;
+        self.passed[class] = 0;
+        for other in (class + 1..CLASSES).filter(waits) {
+            self.passed[other] = self.passed[other].saturating_add(1);
+        }
+        lanes[class].map(|lane| (lane, class))
+    }
+
+    /// The next work of a lane's class; `None` for one that has expired.
+    fn pop(&mut self, lane: usize, class: usize) -> Option<Work> {
+        if let Some(number) = self.lanes[lane].returned[class].pop_front() {
+            return self.remove(number);
+        }
+        let owners = &mut self.lanes[lane].classes[class];
+        let domains = owners.first()?;
+        let number = domains.first().and_then(VecDeque::pop_front);
+        domains.pass(VecDeque::is_empty);
+        owners.pass(Ring::is_empty);
+        self.remove(number?)
+    }
+
+    /// With the first one, as many works of its domain that come next in its lane as there are, up to `most`.
+    fn company(&mut self, first: Work, most: usize) -> Vec<Work> {
+        let domain = Some(first.address.domain().clone());
+        let mut taken = vec![first];
+        while taken.len() < most {
+            let Some(number) = self.companion(&taken[0], &domain) else { break };
+            taken.extend(self.remove(number));
+        }
+        taken
+    }
+
+    /// The number of the next work of the same lane, class, owner and domain.
+    fn companion(&mut self, first: &Work, domain: &Option<Domain>) -> Option<u64> {
+        let class = first.priority as usize;
+        let lane = self.lanes.iter_mut().find(|lane| lane.takes(first))?;
+        let works = &self.works;
+        let same = |number: &mut u64| works.get(number).map(|work| work.address.domain()) == domain.as_ref();
+        let returned = lane.returned[class].pop_front_if(same);
+        returned.or_else(|| lane.classes[class].get(&first.owner)?.get(domain)?.pop_front())
+    }
+
+    /// Takes a work out, and its lane with the last one in it.
+    fn remove(&mut self, number: u64) -> Option<Work> {
+        let work = self.works.remove(&number)?;
+        let class = work.priority as usize;
+        self.deadlines[class].remove(&(work.deadline, number));
+        if let Some(at) = self.lanes.iter().position(|lane| lane.takes(&work)) {
+            self.lanes[at].counts[class] -= 1;
+            if self.lanes[at].counts == [0; CLASSES] {
+                self.lanes.remove(at);
+            }
+        }
+        Some(work)
+    }
+
+    /// Takes all works of a lane's class. The lane goes with its last work, and another one may stand in its place.
+    fn drain(&mut self, lane: usize, tried: u64, class: usize, taken: &mut Vec<Work>) {
+        let suspect = self.lanes.get(lane).map(|lane| lane.suspect);
+        let same = |lane: &Lane| lane.tried == tried && Some(lane.suspect) == suspect;
+        while self.lanes.get(lane).is_some_and(|lane| same(lane) && lane.counts[class] > 0) {
+            taken.extend(self.pop(lane, class));
+        }
+    }
+}
+
+impl Lane {
+    fn new(work: &Work) -> Lane {
+        Lane {
+            tried: work.tried,
+            suspect: work.suspect,
+            returned: Default::default(),
+            classes: Default::default(),
+            counts: [0; CLASSES],
+        }
+    }
+
+    fn takes(&self, work: &Work) -> bool {
+        self.tried == work.tried && self.suspect == work.suspect
+    }
+
+    fn has_before(&self, route: usize) -> bool {
+        self.tried & (1 << route) == 0
+    }
+}
+
+/// Those who take turns, in the order of their turns. None of them is ever empty-handed for longer than a turn.
+struct Ring<K, V> {
+    order: VecDeque<K>,
+    members: HashMap<K, V>,
+}
+
+impl<K, V> Default for Ring<K, V> {
+    fn default() -> Ring<K, V> {
+        Ring { order: VecDeque::new(), members: HashMap::new() }
+    }
+}
+
+impl<K: Clone + Eq + Hash, V: Default> Ring<K, V> {
+    /// The member called `key`; a new one is the last.
+    fn join(&mut self, key: K) -> &mut V {
+        if !self.members.contains_key(&key) {
+            self.order.push_back(key.clone());
+        }
+        self.members.entry(key).or_default()
+    }
+
+    fn get(&mut self, key: &K) -> Option<&mut V> {
+        self.members.get_mut(key)
+    }
+
+    fn first(&mut self) -> Option<&mut V> {
+        self.members.get_mut(self.order.front()?)
+    }
+
+    /// The first had its turn: it is the last, or gone if it has nothing left.
+    fn pass(&mut self, has_nothing: impl Fn(&V) -> bool) {
+        let Some(key) = self.order.pop_front() else { return };
+        if self.members.get(&key).is_some_and(has_nothing) {
+            self.members.remove(&key);
+        } else {
+            self.order.push_back(key);
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+}
+
+#[cfg(test)]
+#[path = "queue_tests.rs"]
+mod tests;
