@@ -225,3 +225,26 @@ fn broken_by(fault: Fault) -> Invariant {
         Fault::LeakTask | Fault::LeakSession | Fault::LeakGroup => Invariant::Memory,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_gives_the_same_run_and_another_one_another() {
+        let trace = |seed| {
+            let outcome = run(seed, None, None).unwrap();
+            (outcome.ending.trace, outcome.world.trace)
+        };
+        let traces: Vec<_> = (1..6).map(trace).collect();
+        assert_eq!(traces, (1..6).map(trace).collect::<Vec<_>>());
+        assert!(traces.windows(2).all(|pair| pair[0] != pair[1]));
+    }
+
+    #[test]
+    fn every_planted_fault_is_noticed_as_what_it_is() {
+        let mut tally = Tally::default();
+        FAULTS.iter().for_each(|(fault, _)| plant(*fault, 1, &mut tally));
+        assert_eq!((tally.passed as usize, tally.failed), (FAULTS.len(), 0));
+    }
+}
