@@ -8,6 +8,7 @@
 pub mod config;
 mod crowd;
 mod facts;
+mod flight;
 mod host;
 mod inbox;
 mod inquiry;

@@ -9,10 +9,13 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Room for one read: the replies of a group of 100 recipients fit in two.
 const READ_BYTES: usize = 4096;
+
+/// What has come is read within this.
+const QUIET: Duration = Duration::from_millis(1);
 
 /// What all sessions of a shard share.
 pub(crate) struct SessionConfig {
@@ -79,6 +82,24 @@ impl<R: Runtime> Session<R> {
                 Some(event) => return event,
                 None if self.dialog.wants_write() => self.write().await,
                 None => self.read().await,
+            }
+        }
+    }
+
+    /// Whether the server has kept silent while nothing was asked. What it says unasked would be taken for the answer
+    /// to what comes next, and all answers behind it for others' answers: such a session is over.
+    pub(crate) async fn is_quiet(&mut self) -> bool {
+        let buffer = Vec::with_capacity(READ_BYTES);
+        match self.transport.read(buffer, R::now() + QUIET).await {
+            (Err(error), _) if error.kind() == io::ErrorKind::TimedOut => true,
+            (Ok(length), bytes) if length > 0 => {
+                self.listen(&bytes);
+                self.dialog.receive(R::now(), &bytes);
+                false
+            }
+            _ => {
+                self.dialog.closed();
+                false
             }
         }
     }

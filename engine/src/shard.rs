@@ -1,10 +1,9 @@
 //! A shard: one thread, one runtime, and all that it alone owns. Nothing here takes a lock.
 
-use crate::Outage;
 use crate::config::EngineConfig;
 use crate::host;
 use crate::inbox::Inbox;
-use crate::knowledge::{Control, Knowledge};
+use crate::knowledge::Knowledge;
 use crate::probe;
 use crate::resolver::Resolver;
 use crate::runtime::{Main, Runtime};
@@ -13,6 +12,7 @@ use crate::site::{Group, Next, Site};
 use crate::verify;
 use crate::walk::Walks;
 use crate::work::{Message, Plan, Work};
+use crate::{Outage, Priority};
 use engine_proto::outage::{Connections, Resolvers};
 use engine_proto::pace::{Ceiling, Profile, SitePace, Start};
 use engine_proto::smtp::dialog::DialogConfig;
@@ -109,6 +109,8 @@ pub(crate) struct Shard<R: Runtime> {
     sites: RefCell<HashMap<Box<str>, Rc<Site>>>,
     groups: RefCell<HashMap<Box<str>, Rc<Group>>>,
     open: Cell<usize>,
+    /// Answers to recipients so far.
+    pub(crate) answers: Cell<u64>,
     sessions_max: usize,
     /// Groups that may have a session but for the total.
     starved: RefCell<VecDeque<Weak<Group>>>,
@@ -194,6 +196,7 @@ impl<R: Runtime> Shard<R> {
             sites: RefCell::default(),
             groups: RefCell::default(),
             open: Cell::new(0),
+            answers: Cell::new(0),
             sessions_max,
             starved: RefCell::default(),
             random: RefCell::new(random),
@@ -242,6 +245,10 @@ impl<R: Runtime> Shard<R> {
         // What was laid to the hosts in an outage may have been its doing.
         if group.outages.replace(connections.ended()) != connections.ended() || down {
             group.lift("no_connection");
+        }
+        if work.priority == Priority::Single && group.is_hopeless(now) {
+            let until = group.site.pace.borrow().pause(now).unwrap_or(now);
+            return probe::pushed_away(work, group.site.pushed.get(), until, now);
         }
         match group.site.admit(work, self.shared.config.tickets_max) {
             Ok(work) => group.enqueue(work),
@@ -343,15 +350,6 @@ impl<R: Runtime> Shard<R> {
     pub(crate) fn tell(&self, group: &Group, story: Option<Vec<String>>) {
         if let Some(story) = story {
             group.tell(&story);
-        }
-    }
-
-    /// Tells what was said about control recipients to those who wait for them.
-    pub(crate) fn tell_controls(&self, controls: &[Option<Control>], story: Option<&mut Vec<String>>) {
-        if let Some(story) = story {
-            let mut knowledge = self.knowledge.borrow_mut();
-            controls.iter().flatten().for_each(|control| knowledge.tell(control, story));
-            story.clear();
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::inquiry::{Asker, MailHosts};
 use crate::runtime::Runtime;
 use crate::shard::Shard;
-use crate::work::{Plan, Work};
+use crate::work::{Plan, PlannedRoute, Work};
 use crate::{Outage, Priority};
 use engine_proto::address::Domain;
 use engine_proto::dns::mx::{Dead, MxPlan, MxSet, NoMail};
@@ -247,9 +247,13 @@ fn plan(set: &MxSet) -> Plan {
     for (preference, name) in names {
         group.push_str(&format!(" {preference}:{name}"));
     }
-    let routes = set
-        .hosts
-        .iter()
-        .flat_map(|host| host.addresses.iter().map(|&address| (Box::from(host.name.as_str()), address)));
+    let routes = set.hosts.iter().flat_map(|host| {
+        let route = |&address: &IpAddr| PlannedRoute {
+            host: host.name.as_str().into(),
+            preference: host.preference,
+            address,
+        };
+        host.addresses.iter().map(route)
+    });
     Plan { site: set.site.as_str().into(), group: group.into(), routes: routes.collect() }
 }

@@ -68,8 +68,16 @@ pub(crate) struct Plan {
     pub(crate) site: Box<str>,
     /// Names the set of hosts, so that domains with equal sets share sessions.
     pub(crate) group: Box<str>,
-    /// Host names with their addresses.
-    pub(crate) routes: Vec<(Box<str>, IpAddr)>,
+    /// The hosts' addresses.
+    pub(crate) routes: Vec<PlannedRoute>,
+}
+
+/// One address of one host.
+#[derive(Debug, Clone)]
+pub(crate) struct PlannedRoute {
+    pub(crate) host: Box<str>,
+    pub(crate) preference: u16,
+    pub(crate) address: IpAddr,
 }
 
 impl Work {
