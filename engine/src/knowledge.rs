@@ -1,5 +1,6 @@
 //! What control recipients have shown about domains: asked once a domain, remembered, and waited for together.
 
+use crate::seed::HashMap;
 use crate::work::Work;
 use crate::{Finding, Outage};
 use engine_proto::address::Domain;
@@ -7,7 +8,6 @@ use engine_proto::limits::{CONTROL_ATTEMPTS_MAX, CONTROL_TTL, CONTROL_UNKNOWN_TT
 use engine_proto::lists;
 use engine_proto::verdict::catch_all::{ControlFinding, settle};
 use engine_proto::verdict::classify::Classification;
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Instant;
 

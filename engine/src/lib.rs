@@ -17,8 +17,11 @@ mod probe;
 mod queue;
 mod resolver;
 mod runtime;
+mod seed;
 mod session;
 mod shard;
+#[cfg(feature = "sim")]
+pub mod sim;
 mod site;
 mod tls;
 mod verify;
@@ -41,7 +44,6 @@ use runtime::Chosen;
 use shard::{ShardFace, ShardMain, Shared};
 use std::cell::Cell;
 use std::fmt;
-use std::hash::RandomState;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -208,7 +210,7 @@ impl Engine {
     pub fn gauge(&self) -> impl Fn() -> Figures + Send + Sync + 'static {
         let (shared, under_way) = (Arc::clone(&self.shared), Arc::clone(&self.under_way));
         move || {
-            let now = shared.started.elapsed().as_millis() as u64;
+            let now = shared.age(Instant::now()).as_millis() as u64;
             let look = |face: &ShardFace| ShardFigures {
                 waiting: face.inbox.len(),
                 sessions: face.sessions.load(Ordering::Relaxed),
@@ -265,6 +267,13 @@ impl Drop for Engine {
 }
 
 fn shared(config: EngineConfig) -> Result<Shared, StartError> {
+    let tls = tls::client_config().map_err(|error| StartError(format!("TLS cannot be set up: {error}")))?;
+    let ipv6 = host::has_ipv6(&config);
+    Ok(assemble(config, ipv6, tls, Instant::now()))
+}
+
+/// What all shards share, from what is known about the host.
+fn assemble(config: EngineConfig, ipv6: bool, tls: Arc<rustls::ClientConfig>, started: Instant) -> Shared {
     let shards = match config.shards {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         count => count,
@@ -278,20 +287,19 @@ fn shared(config: EngineConfig) -> Result<Shared, StartError> {
         reverse_path: config.mail_from.clone().unwrap_or_default().into(),
         patience: Patience::default(),
     };
-    let tls = tls::client_config().map_err(|error| StartError(format!("TLS cannot be set up: {error}")))?;
-    Ok(Shared {
-        ipv6: host::has_ipv6(&config),
+    Shared {
+        ipv6,
         dialog: Arc::new(dialog),
         tls,
         shards: (0..shards).map(|_| face()).collect(),
-        hasher: RandomState::new(),
+        hasher: seed::Hashing::default(),
         stopping: AtomicBool::new(false),
         inquiries: Arc::default(),
         resolvers: Arc::default(),
         connections: Connections::default(),
-        started: Instant::now(),
+        started,
         config,
-    })
+    }
 }
 
 /// One thread's way to the engine.
@@ -308,6 +316,10 @@ impl Client {
     /// # Errors
     /// [`Refusal`]; the request was not taken and gets no answer.
     pub fn submit(&self, request: Request) -> Result<(), Refusal> {
+        self.submit_at(request, Instant::now())
+    }
+
+    fn submit_at(&self, request: Request, now: Instant) -> Result<(), Refusal> {
         if self.shared.stopping.load(Ordering::Relaxed) {
             return Err(Refusal::Stopping);
         }
@@ -325,7 +337,7 @@ impl Client {
             Priority::Single => SINGLE_PATIENCE,
             Priority::Batch | Priority::List => BULK_PATIENCE,
         };
-        let work = Work::new(request, Arc::clone(&self.mailbox), Instant::now() + patience);
+        let work = Work::new(request, Arc::clone(&self.mailbox), now + patience);
         let home = self.shared.shard_of(work.address.domain().as_str());
         if let Err(message) = home.inbox.push(Message::Resolve(work)) {
             // Cannot be, as long as tickets reserve their room; dropped, the work answers for itself.

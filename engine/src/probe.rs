@@ -105,7 +105,7 @@ fn unreachable<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize
     if is_ours(error) {
         return route.rest(now + RETRY);
     }
-    shard.shared.not_reached(&group.site_name);
+    shard.shared.not_reached(&group.site_name, now);
     if error.kind() == io::ErrorKind::TimedOut {
         died(shard, group, index, "no_connection");
     } else if group.is_patient(index, "no_connection") && !route.strike(STRIKES_MAX) {
@@ -393,6 +393,8 @@ fn answered<R: Runtime>(
     let route = &group.routes[index];
     let said = classify(&ReplyView { stage: Stage::Rcpt, mx: &route.host, reply });
     work.note(|| in_words(&said));
+    #[cfg(feature = "sim")]
+    let Some(mut work) = mistaken(work, &said) else { return Heard::Answer };
     match said.class {
         Class::Accepted | Class::ExistsThrottled if accepts_everything(&route.host) => {
             work.settle(Reason::Unverifiable, "accepts_everything");
@@ -444,6 +446,20 @@ fn answered<R: Runtime>(
         _ => work.settle(reason_at_rcpt(&said), said.rule),
     }
     Heard::Answer
+}
+
+/// Takes a reply for what it is not, where such a defect is planted.
+#[cfg(feature = "sim")]
+fn mistaken(work: Work, said: &Classification) -> Option<Work> {
+    use crate::sim::{Fault, planted};
+    if planted(Fault::SessionAsRecipient) && said.scope != Scope::Recipient {
+        work.settle(Reason::MailboxNotFound, "planted");
+    } else if planted(Fault::ConfirmWithoutControl) && said.class == Class::Accepted {
+        work.settle(Reason::MailboxExists, "planted");
+    } else {
+        return Some(work);
+    }
+    None
 }
 
 /// When a greylisted recipient may be asked again, if the server names no time: Postgrey's default delay is 300 s.

@@ -8,6 +8,7 @@
 
 use crate::config::EngineConfig;
 use crate::runtime::{Datagrams, Runtime, Stream};
+use crate::seed::{self, HashMap};
 use engine_proto::dns::cache::Cache;
 use engine_proto::dns::lookup::{Lookup, LookupConfig, Transmit, Transport};
 use engine_proto::dns::message::FrameReader;
@@ -15,10 +16,10 @@ use engine_proto::dns::upstreams::Upstreams;
 use engine_proto::dns::{Outcome, Question};
 use engine_proto::limits::{DNS_CACHE_MAX, DNS_TCP_MESSAGE_BYTES_MAX};
 use engine_proto::outage::Resolvers;
+use rand::Rng;
 use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -107,7 +108,7 @@ impl<R: Runtime> Resolver<R> {
                 cache: RefCell::new(Cache::new(DNS_CACHE_MAX)),
                 flights: RefCell::default(),
                 ports: RefCell::default(),
-                random: RefCell::new(StdRng::from_os_rng()),
+                random: RefCell::new(seed::rng()),
             }),
         }
     }
@@ -208,7 +209,7 @@ impl<R: Runtime> Inner<R> {
                 }
             }
             Transport::Tcp => {
-                let deadline = lookup.deadline().unwrap_or_else(Instant::now);
+                let deadline = lookup.deadline().unwrap_or_else(R::now);
                 match ask_tcp::<R>(self.upstreams[upstream], payload, deadline).await {
                     Ok(message) => lookup.handle_tcp(upstream, &message),
                     Err(_) => lookup.handle_tcp_failed(upstream),
@@ -259,7 +260,9 @@ async fn listen<R: Runtime>(port: Rc<Port<R>>) {
         buffer.clear();
         buffer.reserve(DATAGRAM_BYTES);
         let received = R::before(R::now() + PORT_TICK, port.socket.receive(buffer)).await;
-        if port.retired.get() && port.pending.borrow().is_empty() {
+        // Nobody else holds it: the shard has ended.
+        let alone = Rc::strong_count(&port) == 1;
+        if alone || port.retired.get() && port.pending.borrow().is_empty() {
             return;
         }
         buffer = match received {

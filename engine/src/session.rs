@@ -110,6 +110,10 @@ impl<R: Runtime> Session<R> {
         if self.dialog.wants_write() {
             self.write().await;
         }
+        #[cfg(feature = "sim")]
+        if crate::sim::sometimes(crate::sim::Fault::LeakSession) {
+            std::mem::forget(self.transport);
+        }
         self.story
     }
 
@@ -154,7 +158,7 @@ impl<R: Runtime> Session<R> {
             None => {}
             Some(error) if error.kind() == io::ErrorKind::TimedOut => {
                 // The limit of all the works may come before the deadline of the dialog.
-                let deadline = self.dialog.deadline().unwrap_or_else(Instant::now);
+                let deadline = self.dialog.deadline().unwrap_or_else(R::now);
                 self.dialog.handle_timeout(deadline.max(R::now()));
                 self.dialog.closed();
             }

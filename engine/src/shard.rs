@@ -7,6 +7,7 @@ use crate::knowledge::Knowledge;
 use crate::probe;
 use crate::resolver::Resolver;
 use crate::runtime::{Main, Runtime};
+use crate::seed::{self, HashMap, Hashing};
 use crate::session::SessionConfig;
 use crate::site::{Group, Next, Site};
 use crate::verify;
@@ -16,11 +17,11 @@ use crate::{Outage, Priority};
 use engine_proto::outage::{Connections, Resolvers};
 use engine_proto::pace::{Ceiling, Profile, SitePace, Start};
 use engine_proto::smtp::dialog::DialogConfig;
+use rand::Rng;
 use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasher, RandomState};
+use std::collections::VecDeque;
+use std::hash::BuildHasher;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -32,7 +33,7 @@ pub(crate) struct Shared {
     pub(crate) dialog: Arc<DialogConfig>,
     pub(crate) tls: Arc<rustls::ClientConfig>,
     pub(crate) shards: Vec<ShardFace>,
-    pub(crate) hasher: RandomState,
+    pub(crate) hasher: Hashing,
     pub(crate) stopping: AtomicBool,
     /// Inquiries under way.
     pub(crate) inquiries: Arc<AtomicUsize>,
@@ -61,20 +62,25 @@ impl Shared {
         &self.shards[index]
     }
 
+    /// How long the engine has run.
+    pub(crate) fn age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.started)
+    }
+
     /// A mail server's word was heard.
     pub(crate) fn reached(&self) {
         self.connections.reached();
     }
 
     /// A connection to a host of `site` could not be made.
-    pub(crate) fn not_reached(&self, site: &str) {
-        self.connections.failed(self.hasher.hash_one(site), self.started.elapsed());
+    pub(crate) fn not_reached(&self, site: &str, now: Instant) {
+        self.connections.failed(self.hasher.hash_one(site), self.age(now));
     }
 
     /// Answers with what is known when nothing more can be found out: with nothing, where that is our fault.
-    pub(crate) fn give_up(&self, work: Work) {
+    pub(crate) fn give_up(&self, work: Work, now: Instant) {
         let unheard = matches!(work.fallback.rule, "no_connection" | "no_answer_in_time");
-        if unheard && self.connections.are_to_blame(self.started.elapsed()) {
+        if unheard && self.connections.are_to_blame(self.age(now)) {
             work.fail(Outage::Unavailable);
         } else {
             work.give_up();
@@ -126,6 +132,8 @@ pub(crate) struct ShardMain {
 impl Main for ShardMain {
     async fn run<R: Runtime>(self) {
         let shard = Rc::new(Shard::<R>::new(Arc::clone(&self.shared), self.index));
+        #[cfg(feature = "sim")]
+        crate::sim::watch(&shard);
         R::spawn(housekeeping(Rc::clone(&shard), self.index));
         if self.index == 0 {
             let (resolver, dialog) = (shard.resolver.clone(), Arc::clone(&self.shared.dialog));
@@ -156,18 +164,19 @@ async fn housekeeping<R: Runtime>(shard: Rc<Shard<R>>, index: usize) {
     let (mut swept, mut forgot) = (R::now(), R::now());
     loop {
         let face = &shard.shared.shards[index];
-        let alive = shard.shared.started.elapsed().as_millis() as u64;
+        let now = R::now();
+        let alive = shard.shared.age(now).as_millis() as u64;
         face.sessions.store(shard.open.get(), Ordering::Relaxed);
         if face.heartbeat.swap(alive, Ordering::Relaxed) == u64::MAX {
             face.heartbeat.store(u64::MAX, Ordering::Relaxed);
             return;
         }
-        if swept.elapsed() >= SWEEP {
-            swept = R::now();
+        if now.saturating_duration_since(swept) >= SWEEP {
+            swept = now;
             shard.sweep(swept);
         }
-        if forgot.elapsed() >= GROUP_IDLE / 10 {
-            forgot = R::now();
+        if now.saturating_duration_since(forgot) >= GROUP_IDLE / 10 {
+            forgot = now;
             shard.forget(forgot);
         }
         R::sleep(HEARTBEAT).await;
@@ -182,7 +191,7 @@ impl<R: Runtime> Shard<R> {
         let sessions_max = (config.sessions / count + usize::from(index < config.sessions % count)).max(1);
         let dialog = Arc::clone(&shared.dialog);
         let patience = dialog.patience;
-        let mut random = StdRng::from_os_rng();
+        let mut random = seed::rng();
         Shard {
             selector: format!("x{:016x}", random.random::<u64>()),
             sessions: Rc::new(SessionConfig { dialog, tls: Arc::clone(&shared.tls) }),
@@ -204,6 +213,17 @@ impl<R: Runtime> Shard<R> {
         }
     }
 
+    #[cfg(feature = "sim")]
+    pub(crate) fn census(&self) -> crate::sim::Census {
+        let groups = self.groups.borrow();
+        crate::sim::Census {
+            sessions: self.open.get(),
+            groups: groups.len(),
+            sites: self.sites.borrow().len(),
+            waiting: groups.values().map(|group| group.waiting()).sum::<usize>() + self.later.borrow().len(),
+        }
+    }
+
     pub(crate) fn random(&self) -> u64 {
         self.random.borrow_mut().random()
     }
@@ -216,7 +236,7 @@ impl<R: Runtime> Shard<R> {
     pub(crate) fn give_up(&self, mut work: Work) {
         match work.begin_anew() {
             Some(after) => self.later.borrow_mut().push((R::now() + after, work)),
-            None => self.shared.give_up(work),
+            None => self.shared.give_up(work, R::now()),
         }
     }
 
@@ -237,7 +257,7 @@ impl<R: Runtime> Shard<R> {
         let now = R::now();
         self.stories.set(self.stories.get() || work.trace.is_some());
         let group = self.group(plan, now);
-        let (connections, time) = (&self.shared.connections, self.shared.started.elapsed());
+        let (connections, time) = (&self.shared.connections, self.shared.age(now));
         let down = connections.are_down(time);
         if down && !connections.may_try(time) {
             return work.fail(Outage::Unavailable);
@@ -256,7 +276,7 @@ impl<R: Runtime> Shard<R> {
         }
         // A host that is down is known to be: nobody waits to hear it again.
         if group.next(now) == Next::Nothing {
-            group.take_stranded(now).into_iter().for_each(|work| self.shared.give_up(work));
+            group.take_stranded(now).into_iter().for_each(|work| self.shared.give_up(work, now));
         }
         self.dispatch(&group);
     }
@@ -289,7 +309,10 @@ impl<R: Runtime> Shard<R> {
                 Next::Rest(until) => return self.wait(group, until),
                 Next::Nothing => return,
             }
-            match site.pace.borrow_mut().may_start(now, site.open.get()) {
+            let start = site.pace.borrow_mut().may_start(now, site.open.get());
+            #[cfg(feature = "sim")]
+            let Some(start) = mistaken(start, group) else { return };
+            match start {
                 Start::Now => {}
                 Start::At(until) => return self.wait(group, until),
                 Start::WhenOneEnds => return queue(&site.waiting, group),
@@ -365,8 +388,12 @@ impl<R: Runtime> Shard<R> {
     }
 
     fn sweep(self: &Rc<Self>, now: Instant) {
+        #[cfg(feature = "sim")]
+        if crate::sim::planted(crate::sim::Fault::AnswerLate) {
+            return;
+        }
         for group in self.groups.borrow().values() {
-            group.take_expired(Some(now)).into_iter().for_each(|work| self.shared.give_up(work));
+            group.take_expired(Some(now)).into_iter().for_each(|work| self.shared.give_up(work, now));
         }
         self.knowledge.borrow_mut().expire(now);
         verify::sweep(self, now);
@@ -378,6 +405,10 @@ impl<R: Runtime> Shard<R> {
 
     /// Drops the groups and sites that had no work for a while.
     fn forget(&self, now: Instant) {
+        #[cfg(feature = "sim")]
+        if crate::sim::planted(crate::sim::Fault::LeakGroup) {
+            return;
+        }
         self.groups.borrow_mut().retain(|_, group| !group.is_forgotten(now, GROUP_IDLE));
         // A site lives as long as a group of it.
         self.sites.borrow_mut().retain(|_, site| Rc::strong_count(site) > 1);
@@ -397,6 +428,20 @@ impl<R: Runtime> Shard<R> {
 fn queue(queue: &RefCell<VecDeque<Weak<Group>>>, group: &Rc<Group>) {
     if group.queue_for_session() {
         queue.borrow_mut().push_back(Rc::downgrade(group));
+    }
+}
+
+/// When a session may begin, where a defect in that is planted; `None`: never.
+#[cfg(feature = "sim")]
+fn mistaken(start: Start, group: &Group) -> Option<Start> {
+    use crate::sim::{Fault, planted};
+    match start {
+        Start::WhenOneEnds if planted(Fault::IgnoreSessions) => Some(Start::Now),
+        Start::At(_) if planted(Fault::IgnoreStarts) => Some(Start::Now),
+        _ if planted(Fault::StarveSite) && group.site_name.bytes().map(u32::from).sum::<u32>() % 8 == 0 => {
+            None
+        }
+        start => Some(start),
     }
 }
 
@@ -421,6 +466,10 @@ impl<R: Runtime> Drop for Seat<R> {
         shard.open.set(shard.open.get() - 1);
         group.site.open.set(group.site.open.get() - 1);
         group.closed(R::now());
+        #[cfg(feature = "sim")]
+        if crate::sim::sometimes(crate::sim::Fault::LeakTask) {
+            R::spawn(std::future::pending());
+        }
         if shard.shared.stopping.load(Ordering::Relaxed) {
             return;
         }

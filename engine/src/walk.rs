@@ -2,6 +2,7 @@
 
 use crate::inquiry::{Asker, MailHosts};
 use crate::runtime::Runtime;
+use crate::seed::HashMap;
 use crate::shard::Shard;
 use crate::work::{Plan, PlannedRoute, Work};
 use crate::{Outage, Priority};
@@ -10,7 +11,6 @@ use engine_proto::dns::mx::{Dead, MxPlan, MxSet, NoMail};
 use engine_proto::dns::public::is_public;
 use engine_proto::dns::{Exchange, Mx, Name, Outcome, Question, RecordKind, Records};
 use engine_proto::limits::{KNOWN_DOMAINS_MAX, WALK_TTL};
-use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::net::IpAddr;
 use std::pin::Pin;

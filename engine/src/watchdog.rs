@@ -9,7 +9,7 @@ use crate::shard::{HEARTBEAT, Shared};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A heartbeat that is later than this is overdue.
 const OVERDUE: Duration = Duration::from_secs(1);
@@ -28,7 +28,7 @@ pub(crate) fn start(shared: Arc<Shared>) -> Result<JoinHandle<()>, StartError> {
 }
 
 fn look(shared: &Shared, overdue: &mut [bool]) {
-    let now = shared.started.elapsed().as_millis() as u64;
+    let now = shared.age(Instant::now()).as_millis() as u64;
     for (index, (face, was)) in shared.shards.iter().zip(overdue).enumerate() {
         let beat = face.heartbeat.load(Ordering::Relaxed);
         let late = beat != 0 && beat != u64::MAX && now.saturating_sub(beat) > OVERDUE.as_millis() as u64;

@@ -154,6 +154,15 @@ impl Work {
 
     fn answer(&mut self, result: Result<Finding, Outage>) {
         self.answered = true;
+        #[cfg(feature = "sim")]
+        if crate::sim::sometimes(crate::sim::Fault::LoseTicket) {
+            return;
+        }
+        #[cfg(feature = "sim")]
+        if crate::sim::sometimes(crate::sim::Fault::AnswerTwice) {
+            let (ticket, result) = (self.ticket, result.clone());
+            let _ = self.client.inbox.push(Answer { ticket, result, trace: Vec::new() });
+        }
         let trace = self.trace.take().unwrap_or_default();
         // The room was reserved when the request was taken; without the client nobody waits.
         if self.client.inbox.push(Answer { ticket: self.ticket, result, trace }).is_err() {

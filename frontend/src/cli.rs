@@ -13,6 +13,7 @@ mod flags;
 pub mod key;
 mod log;
 mod metrics;
+mod open_files;
 mod openapi;
 mod place;
 mod print_config;

@@ -5,6 +5,8 @@
 mod choice;
 mod glommio;
 mod monoio;
+#[cfg(feature = "sim")]
+pub(crate) mod sim;
 
 pub(crate) use choice::{Chosen, choose, run};
 

@@ -1,7 +1,7 @@
 //! `mailprobe check`: a few addresses, asked about at once, printed in the order given.
 
 use super::flags::{ENGINE, Flags};
-use super::{Failure, StartEngine, log};
+use super::{Failure, StartEngine, log, open_files};
 use crate::convert;
 use crate::detail::detail;
 use crate::engine_client::Line;
@@ -61,6 +61,7 @@ impl From<Finding> for Told {
 pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     let config = args.flags.config()?;
     log::warnings();
+    open_files::raise(config.engine.sessions);
     let engine = start_engine(config.engine_config()?)?;
     let line = engine.line(UNDER_WAY_MAX);
     let rows = match args.fast {

@@ -24,7 +24,7 @@ mod verdict;
 mod window;
 
 use super::flags::{ENGINE, Flags};
-use super::{Failure, StartEngine, log};
+use super::{Failure, StartEngine, log, open_files};
 pub use driver::{Answered, Checker};
 pub use report::Summary;
 use sink::Sink;
@@ -49,6 +49,7 @@ pub(super) struct Args {
 pub(super) fn run(args: Args, start_engine: StartEngine) -> Result<(), Failure> {
     let config = args.flags.config()?;
     log::warnings();
+    open_files::raise(config.engine.sessions);
     let (mut engine, fast) = (None, args.list.fast);
     let start = || {
         let config = config.engine_config().map_err(|error| CleanError::usage(error.0))?;

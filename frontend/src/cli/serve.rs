@@ -6,7 +6,7 @@
 //! next start.
 
 use super::flags::{DATA, ENGINE, Flags, SERVER};
-use super::{Failure, StartEngine, log};
+use super::{Failure, StartEngine, log, open_files};
 use crate::admin::first_run::first_run;
 use crate::admin::server::AdminServer;
 use crate::batch::{Door, Feeder, Limits};
@@ -26,7 +26,6 @@ use crate::store::{RedbStore, Store, StoreOptions};
 use crate::survive::log_panics;
 use crate::tls::Tls;
 use crate::worker::Commons;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use socket2::SockRef;
@@ -37,9 +36,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-
-/// Open files beside connections and sessions: the database, sockets, what the runtimes need.
-const OTHER_FILES: usize = 200;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -88,7 +84,7 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     }
     let (events, inbox) = channel();
     let tls = load_tls(&config)?;
-    raise_open_files(&config);
+    open_files::raise(config.connections + config.engine.sessions);
     watch_signals(events.clone(), tls.clone())?;
     let choice = runtime::choose(config.engine.driver).map_err(Failure::failed)?;
     // Before the store: a port that is taken leaves no data folder behind. Who connects now waits to be accepted.
@@ -155,24 +151,6 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     engine.stop();
     drop(keeper);
     outcome
-}
-
-/// Raises the soft limit of open files to the hard one: the usual soft one of 1,024 is far below what the settings
-/// allow. Warns where the hard one is too.
-fn raise_open_files(config: &Config) {
-    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // Where that is forbidden the limit stays as it was, and is looked at all the same.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
-    let wanted = (config.connections + config.engine.sessions + OTHER_FILES) as u64;
-    if let Some(limit) = getrlimit(Resource::Nofile).current
-        && limit < wanted
-    {
-        tracing::warn!(
-            limit,
-            wanted,
-            "too few open files for all connections and sessions: raise `ulimit -n`"
-        );
-    }
 }
 
 /// The certificate, where the API is to be served under TLS.

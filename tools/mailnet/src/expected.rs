@@ -12,7 +12,7 @@ use crate::{
     zone::CHAIN_MAX,
 };
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use std::{fmt, net::IpAddr};
 
 /// The reasons of the contract's full check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -207,7 +207,8 @@ impl World {
                 Fate::Fails => return Err(NotTold),
             }
             let Some((next, _)) = &records.cname else {
-                let contactable = records.addresses.iter().any(std::net::IpAddr::is_loopback);
+                let contactable = |at: &IpAddr| at.is_loopback() || self.by_address.contains_key(at);
+                let contactable = records.addresses.iter().any(contactable);
                 let host = self.by_host_name.get(name).map(|&at| &self.hosts[at as usize]);
                 return Ok(host.filter(|_| contactable));
             };

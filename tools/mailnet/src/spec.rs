@@ -37,6 +37,9 @@ pub struct Listen {
     pub smtp_port: u16,
     /// One socket for each address, or one for all of them.
     pub addresses: ListenMode,
+    /// Hosts get addresses of their own after this one. Beyond loopback they need `wildcard`, and a machine that
+    /// takes them for its own.
+    pub after: Ipv4Addr,
     /// How many threads serve.
     pub threads: usize,
 }
@@ -47,6 +50,7 @@ impl Default for Listen {
             dns: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             smtp_port: 0,
             addresses: ListenMode::Auto,
+            after: Ipv4Addr::new(127, 1, 0, 0),
             threads: 2,
         }
     }

@@ -7,8 +7,8 @@ use crate::{
     personality::{Personalities, Personality, Template},
     random::Random,
     spec::{
-        DnsBehaviour, DnsSpec, DomainSpec, FaultSpec, GroupSpec, HostSpec, HostState, Misdeed, Spec, Stage,
-        VariantSpec,
+        DnsBehaviour, DnsSpec, DomainSpec, FaultSpec, GroupSpec, HostSpec, HostState, Listen, ListenMode,
+        Misdeed, Spec, Stage, VariantSpec,
     },
     values::{Certificate, MxSpec, ServerSpec, Span},
     zone::{self, Zone},
@@ -93,9 +93,14 @@ pub(crate) const BLACKHOLE_NET: Ipv4Addr = Ipv4Addr::new(127, 250, 0, 0);
 const DOMAINS_MAX: usize = 1_000_000;
 
 pub(crate) fn build(spec: Spec) -> Result<World, String> {
+    let Listen { after, addresses, .. } = spec.listen;
+    if !after.is_loopback() && addresses != ListenMode::Wildcard {
+        return Err("addresses beyond loopback are listened on with addresses = \"wildcard\"".into());
+    }
     let mut builder = Builder {
         personalities: Personalities::new(&spec.personality)?,
-        next_address: u32::from(Ipv4Addr::new(127, 1, 0, 0)),
+        next_address: u32::from(after),
+        last_address: u32::from(if after.is_loopback() { BLACKHOLE_NET } else { Ipv4Addr::BROADCAST }),
         next_blackhole: u32::from(BLACKHOLE_NET),
         taken: HashSet::new(),
         world: World {
@@ -137,6 +142,7 @@ pub(crate) fn build(spec: Spec) -> Result<World, String> {
 struct Builder {
     personalities: Personalities,
     next_address: u32,
+    last_address: u32,
     next_blackhole: u32,
     taken: HashSet<IpAddr>,
     world: World,
@@ -155,7 +161,7 @@ impl Builder {
     fn address(&mut self, state: HostState) -> Result<IpAddr, String> {
         let (next, end) = match state {
             HostState::Blackhole => (&mut self.next_blackhole, u32::from(BLACKHOLE_NET) | 0xffff),
-            _ => (&mut self.next_address, u32::from(BLACKHOLE_NET)),
+            _ => (&mut self.next_address, self.last_address),
         };
         loop {
             *next += 1;

@@ -2,10 +2,12 @@
 
 mod confined;
 mod interop;
+mod measure;
 mod refresh_lists;
 #[cfg(test)]
 mod rules;
 mod schemathesis;
+mod sim;
 mod soak;
 
 use clap::Parser;
@@ -18,10 +20,14 @@ enum Task {
     Confined(confined::Options),
     /// Ask real DNS and mail servers in network namespaces (root; see docs/testing.md).
     Interop(interop::Options),
+    /// Measure what mailprobe costs (see docs/performance.md).
+    Measure(measure::Options),
     /// Write engine/proto/data and docs/lists.md from the newest packages of npm, PyPI and Cargo.lock.
     RefreshLists,
     /// Test what is served against what is described (see docs/testing.md).
     Schemathesis(schemathesis::Options),
+    /// The engine in made-up worlds on a virtual clock (see docs/testing.md).
+    Sim(sim::Options),
     /// Weather for hours: hostile peers, crashes, malformed input (see docs/testing.md).
     Soak(soak::Options),
 }
@@ -30,8 +36,10 @@ fn main() -> ExitCode {
     match Task::parse() {
         Task::Confined(options) => confined::main(&options),
         Task::Interop(options) => interop::main(&options),
+        Task::Measure(options) => measure::main(&options),
         Task::RefreshLists => refresh_lists::main(),
         Task::Schemathesis(options) => schemathesis::main(&options),
+        Task::Sim(options) => sim::main(&options),
         Task::Soak(options) => soak::main(&options),
     }
 }

@@ -14,7 +14,7 @@ const EDGES: &[(&str, &str, &[&str])] = &[
     ("frontend/api", "api", &[]),
     ("frontend", "frontend", &["api", "engine"]),
     ("tools/mailnet", "mailnet", &[]),
-    ("tools/xtask", "xtask", &["engine-proto", "mailnet"]),
+    ("tools/xtask", "xtask", &["engine", "engine-proto", "mailnet"]),
     ("loadtest", "loadtest", &[]),
 ];
 /// Crates that must not even test with the engine: they are its independent witnesses.

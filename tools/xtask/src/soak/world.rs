@@ -95,6 +95,11 @@ impl World {
         Ok(World { folder, binaries, data: "data" })
     }
 
+    /// The path of one of the binaries.
+    pub fn binary(&self, name: &str) -> PathBuf {
+        self.binaries.join(name)
+    }
+
     /// The path of a file in the folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
@@ -107,9 +112,28 @@ impl World {
 
     /// Starts mailnet under a name of its own and with flags that say where it listens.
     pub fn mailnet_at(&self, scenario: &str, name: &str, at: &[&str]) -> Result<Mailnet, Failure> {
+        self.mailnet_by(&[], scenario, name, at)
+    }
+
+    /// Starts mailnet by a command that takes a program and its arguments as its last words.
+    pub fn mailnet_by(
+        &self,
+        prefix: &[&str],
+        scenario: &str,
+        name: &str,
+        at: &[&str],
+    ) -> Result<Mailnet, Failure> {
         let (path, log) = (self.path(&format!("{name}.toml")), self.path(&format!("{name}.log")));
         write(&path, scenario)?;
-        let mut command = Command::new(self.binaries.join("mailnet"));
+        let binary = self.binary("mailnet");
+        let mut command = match prefix.split_first() {
+            Some((program, words)) => {
+                let mut command = Command::new(program);
+                command.args(words).arg(binary);
+                command
+            }
+            None => Command::new(binary),
+        };
         command.arg("--scenario").arg(&path).args(at);
         let mut server = Server::start("mailnet", command, &log)?;
         let line = ready_line(&mut server, &log, "dns ")?;
@@ -194,6 +218,21 @@ impl World {
 }
 
 impl Mailnet {
+    /// Where its DNS listens.
+    pub fn dns(&self) -> &str {
+        &self.dns
+    }
+
+    /// The port of its mail hosts.
+    pub fn smtp_port(&self) -> &str {
+        &self.smtp_port
+    }
+
+    /// Ends it at once.
+    pub fn kill(self) {
+        drop(self.server);
+    }
+
     /// Ends it; gives what it counted.
     pub fn stop(self) -> Result<Value, Failure> {
         let status = self.server.terminate(START_LIMIT)?;

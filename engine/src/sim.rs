@@ -1,0 +1,356 @@
+//! The engine's shards in a simulation: one thread, a virtual clock, a seed, and a world in memory. For tests alone, and
+//! only with the feature `sim`.
+//!
+//! What runs is what runs in production, from the submission of a request to its answer: only the runtime behind the
+//! seam, the source of random numbers and the clock are others. The same setup and the same world give the same run, down
+//! to the order of every step.
+
+use crate::config::EngineConfig;
+use crate::runtime::Runtime;
+use crate::runtime::{Main, sim as runtime};
+use crate::seed::simulated as seed;
+use crate::shard::{Shard, ShardMain, Shared};
+use crate::work::{Mailbox, Message};
+use crate::{Answer, Client, Refusal, Request, StartError, tls};
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// All that is not the engine: mail servers, resolvers, and whoever asks. Times are those since the beginning.
+pub trait World {
+    /// The engine connects. What is put on the wire counts its time from now as well.
+    fn connect(&mut self, link: Link, to: SocketAddr, wire: &mut Wire) -> Connect;
+    /// The engine says something on a connection.
+    fn hear(&mut self, link: Link, bytes: &[u8], wire: &mut Wire);
+    /// The engine closes a connection, or gives up connecting.
+    fn hung_up(&mut self, link: Link);
+    /// The engine sends a datagram to a resolver: what comes back, and after how long.
+    fn datagram(&mut self, now: Duration, to: SocketAddr, payload: &[u8]) -> Vec<(Duration, Vec<u8>)>;
+    /// The engine answers a request. What comes back is submitted after so long.
+    fn answered(&mut self, now: Duration, answer: Answer) -> Option<(Duration, Request)>;
+    /// The engine does not take a request.
+    fn refused(&mut self, now: Duration, ticket: u64, refusal: Refusal);
+}
+
+/// A connection as the world sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Link {
+    /// Its number, from 0 on in the order of connecting.
+    pub id: u32,
+    /// The time.
+    pub now: Duration,
+}
+
+/// What comes of a connection attempt.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Connect {
+    /// It is open after so long.
+    Open(Duration),
+    /// It is refused after so long.
+    Refused(Duration),
+    /// Nothing is ever heard.
+    #[default]
+    Silent,
+}
+
+/// What the world sends on a connection; nothing overtakes.
+#[derive(Debug, Default)]
+pub struct Wire(pub(crate) Vec<(Duration, Act)>);
+
+#[derive(Debug)]
+pub(crate) enum Act {
+    Bytes(Vec<u8>),
+    Finish,
+    Reset,
+}
+
+impl Wire {
+    /// Bytes that arrive after so long, and behind all that was sent before.
+    pub fn send(&mut self, after: Duration, bytes: Vec<u8>) {
+        self.0.push((after, Act::Bytes(bytes)));
+    }
+
+    /// Nothing follows (FIN); the engine may still write.
+    pub fn finish(&mut self, after: Duration) {
+        self.0.push((after, Act::Finish));
+    }
+
+    /// The connection is reset: nothing can be read or written any more.
+    pub fn reset(&mut self, after: Duration) {
+        self.0.push((after, Act::Reset));
+    }
+}
+
+/// A defect that is put into the engine on purpose, to see that it is noticed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "their names say it, and docs/testing.md")]
+pub enum Fault {
+    LoseTicket,
+    AnswerTwice,
+    AnswerLate,
+    SessionAsRecipient,
+    ConfirmWithoutControl,
+    IgnoreSessions,
+    IgnoreStarts,
+    StarveSite,
+    LeakTask,
+    LeakSession,
+    LeakGroup,
+}
+
+/// Every fault with its name on the command line.
+pub const FAULTS: [(Fault, &str); 11] = [
+    (Fault::LoseTicket, "lose-ticket"),
+    (Fault::AnswerTwice, "answer-twice"),
+    (Fault::AnswerLate, "answer-late"),
+    (Fault::SessionAsRecipient, "session-as-recipient"),
+    (Fault::ConfirmWithoutControl, "confirm-without-control"),
+    (Fault::IgnoreSessions, "ignore-sessions"),
+    (Fault::IgnoreStarts, "ignore-starts"),
+    (Fault::StarveSite, "starve-site"),
+    (Fault::LeakTask, "leak-task"),
+    (Fault::LeakSession, "leak-session"),
+    (Fault::LeakGroup, "leak-group"),
+];
+
+/// Counts a shard; `None` when it is gone.
+type Count = Box<dyn Fn() -> Option<Census>>;
+
+thread_local! {
+    static PLANTED: Cell<(Option<Fault>, u32)> = const { Cell::new((None, 0)) };
+    static CENSUS: RefCell<Vec<Count>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Whether this defect is in the engine.
+pub(crate) fn planted(fault: Fault) -> bool {
+    PLANTED.get().0 == Some(fault)
+}
+
+/// Whether it shows this time: one time in 16.
+pub(crate) fn sometimes(fault: Fault) -> bool {
+    let (planted, count) = PLANTED.get();
+    if planted != Some(fault) {
+        return false;
+    }
+    PLANTED.set((planted, count + 1));
+    count % 16 == 15
+}
+
+/// What a run is made from.
+#[derive(Debug)]
+pub struct Setup {
+    /// All that is drawn follows from it.
+    pub seed: u64,
+    /// The engine's settings; nothing is taken from the host.
+    pub config: EngineConfig,
+    /// Hosts can be reached at IPv6 addresses.
+    pub ipv6: bool,
+    /// A defect to plant.
+    pub fault: Option<Fault>,
+    /// The run ends by then, even if something is still unanswered.
+    pub limit: Duration,
+}
+
+/// What a shard keeps.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "counts, named by what they count")]
+pub struct Census {
+    pub sessions: usize,
+    pub groups: usize,
+    pub sites: usize,
+    pub waiting: usize,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ending {
+    /// Two runs that differ in any step differ in this.
+    pub trace: u64,
+    /// When everything was answered, or the limit came.
+    pub answered: Duration,
+    /// Tickets that count as under way then.
+    pub under_way: usize,
+    /// What the shards keep a while later.
+    pub kept: Vec<Census>,
+    /// Tasks that outlived the shards.
+    pub tasks: usize,
+    /// Connections that did.
+    pub connections: usize,
+    /// Shards whose memory outlived them.
+    pub shards_left: usize,
+    /// Tasks that panicked.
+    pub panics: u32,
+    /// A task ran on and on without time passing.
+    pub spins: bool,
+}
+
+/// Nothing is kept for a group without work after this.
+const LINGER: Duration = Duration::from_secs(140);
+/// What is under way when a shard stops ends with its own time-outs.
+const FAREWELL: Duration = Duration::from_secs(600);
+
+/// Runs the engine in a world until every request is answered, and gives the world back.
+///
+/// # Errors
+/// [`StartError`] when the settings cannot work.
+pub fn run<W: World + 'static>(
+    setup: Setup,
+    world: W,
+    arrivals: Vec<(Duration, Request)>,
+) -> Result<(Ending, W), StartError> {
+    seed::plant(Some(setup.seed));
+    PLANTED.set((setup.fault, 0));
+    let tickets = setup.config.tickets_max;
+    let world = Rc::new(RefCell::new(world));
+    runtime::start(setup.seed, Rc::clone(&world) as Rc<RefCell<dyn World>>);
+    let shared = Arc::new(crate::assemble(setup.config, setup.ipv6, tls()?, runtime::Sim::now()));
+    let run = Run::new(&shared, tickets);
+    let ending = run.drive(&world, arrivals, setup.limit);
+    drop(run);
+    runtime::stop();
+    CENSUS.with(|census| census.borrow_mut().clear());
+    PLANTED.set((None, 0));
+    seed::plant(None);
+    match Rc::try_unwrap(world) {
+        Ok(world) => Ok((ending, world.into_inner())),
+        Err(_) => Err(StartError("something of the simulation holds on to the world".into())),
+    }
+}
+
+/// One for all runs: making it takes longer than many an address.
+fn tls() -> Result<Arc<rustls::ClientConfig>, StartError> {
+    thread_local! {
+        static TLS: RefCell<Option<Arc<rustls::ClientConfig>>> = const { RefCell::new(None) };
+    }
+    if let Some(tls) = TLS.with(|tls| tls.borrow().clone()) {
+        return Ok(tls);
+    }
+    let made = tls::client_config().map_err(|error| StartError(format!("TLS cannot be set up: {error}")))?;
+    TLS.set(Some(Arc::clone(&made)));
+    Ok(made)
+}
+
+/// Has the shard counted for as long as it lives.
+pub(crate) fn watch<R: Runtime>(shard: &Rc<Shard<R>>) {
+    let shard = Rc::downgrade(shard);
+    CENSUS.with(|census| census.borrow_mut().push(Box::new(move || Some(shard.upgrade()?.census()))));
+}
+
+fn census() -> Vec<Census> {
+    CENSUS.with(|census| census.borrow().iter().filter_map(|count| count()).collect())
+}
+
+struct Run {
+    shared: Arc<Shared>,
+    client: Rc<Client>,
+    /// Tickets that are under way, as the client sees them.
+    pending: Rc<Cell<usize>>,
+    /// Requests that wait for their time.
+    waiting: Rc<RefCell<Vec<Option<Request>>>>,
+    unsubmitted: Rc<Cell<usize>>,
+}
+
+impl Run {
+    fn new(shared: &Arc<Shared>, tickets: usize) -> Run {
+        let mailbox = Arc::new(Mailbox {
+            inbox: crate::inbox::Inbox::new(tickets * 2),
+            under_way: Arc::new(AtomicUsize::new(0)),
+        });
+        let client = Client { shared: Arc::clone(shared), mailbox, capacity: tickets, own: Cell::new(0) };
+        Run {
+            shared: Arc::clone(shared),
+            client: Rc::new(client),
+            pending: Rc::default(),
+            waiting: Rc::default(),
+            unsubmitted: Rc::default(),
+        }
+    }
+
+    fn drive<W: World + 'static>(
+        &self,
+        world: &Rc<RefCell<W>>,
+        arrivals: Vec<(Duration, Request)>,
+        limit: Duration,
+    ) -> Ending {
+        for index in 0..self.shared.shards.len() {
+            let main = ShardMain { index, shared: Arc::clone(&self.shared) };
+            runtime::Sim::spawn(main.run::<runtime::Sim>());
+        }
+        for (at, request) in arrivals {
+            self.submit_later(at, request);
+        }
+        self.take_answers(world);
+        let mut submit = |index: u32| self.submit(world, index);
+        let (pending, unsubmitted) = (Rc::clone(&self.pending), Rc::clone(&self.unsubmitted));
+        let done = move || pending.get() == 0 && unsubmitted.get() == 0;
+        let first = runtime::drive(limit, &mut submit, &done);
+        let under_way = self.client.mailbox.under_way.load(Ordering::Relaxed);
+        let second = runtime::drive(first.now + LINGER, &mut submit, &|| false);
+        let kept = census();
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        for face in &self.shared.shards {
+            // There is room for it beside every ticket.
+            let _ = face.inbox.push(Message::Stop);
+        }
+        // The task that takes the answers stays.
+        let last = runtime::drive(second.now + FAREWELL, &mut submit, &|| runtime::tasks() <= 1);
+        Ending {
+            trace: last.trace,
+            answered: first.now,
+            under_way,
+            kept,
+            tasks: runtime::tasks().saturating_sub(1),
+            connections: runtime::connections(),
+            shards_left: census().len(),
+            panics: last.panics,
+            spins: first.spins || second.spins || last.spins,
+        }
+    }
+
+    fn submit_later(&self, at: Duration, request: Request) {
+        submit_later(&self.waiting, &self.unsubmitted, at, request);
+    }
+
+    fn submit<W: World>(&self, world: &Rc<RefCell<W>>, index: u32) {
+        let Some(request) = self.waiting.borrow_mut()[index as usize].take() else { return };
+        self.unsubmitted.set(self.unsubmitted.get() - 1);
+        let (ticket, now) = (request.ticket, runtime::Sim::now());
+        match self.client.submit_at(request, now) {
+            Ok(()) => self.pending.set(self.pending.get() + 1),
+            Err(refusal) => world.borrow_mut().refused(self.shared.age(now), ticket, refusal),
+        }
+    }
+
+    /// A task that hands every answer to the world.
+    fn take_answers<W: World + 'static>(&self, world: &Rc<RefCell<W>>) {
+        let (client, shared, world) = (Rc::clone(&self.client), Arc::clone(&self.shared), Rc::clone(world));
+        let (pending, waiting, unsubmitted) =
+            (Rc::clone(&self.pending), Rc::clone(&self.waiting), Rc::clone(&self.unsubmitted));
+        runtime::Sim::spawn(async move {
+            loop {
+                let answer = client.answer().await;
+                let now = shared.age(runtime::Sim::now());
+                pending.set(pending.get().saturating_sub(1));
+                let again = world.borrow_mut().answered(now, answer);
+                if let Some((after, request)) = again {
+                    submit_later(&waiting, &unsubmitted, now + after, request);
+                }
+            }
+        });
+    }
+}
+
+fn submit_later(
+    waiting: &RefCell<Vec<Option<Request>>>,
+    unsubmitted: &Cell<usize>,
+    at: Duration,
+    request: Request,
+) {
+    let mut waiting = waiting.borrow_mut();
+    runtime::submit_at(at, waiting.len() as u32);
+    waiting.push(Some(request));
+    unsubmitted.set(unsubmitted.get() + 1);
+}

@@ -1,0 +1,123 @@
+//! What a process costs: wall time, CPU time and resident memory, from `/proc`.
+//!
+//! A process that has ended keeps its CPU time there until it is reaped, so nothing stands between it and the
+//! measurement.
+
+use super::Failure;
+use crate::interop::process::interrupted;
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How often a process is looked at. Wall times are this much too long at most.
+const LOOK: Duration = Duration::from_millis(2);
+/// How often its memory is.
+const SAMPLE: Duration = Duration::from_millis(100);
+/// Clock ticks a second in `/proc/PID/stat`: the kernel's ABI has 100.
+const TICKS: f64 = 100.0;
+
+/// What a run cost.
+#[derive(Debug, Clone, Default)]
+pub struct Cost {
+    pub wall: Duration,
+    /// User and system time.
+    pub cpu_s: f64,
+    /// The most that was resident.
+    pub peak_kib: u64,
+    /// What was resident, and when.
+    pub samples: Vec<(Duration, u64)>,
+}
+
+/// A child that is looked at, and killed when dropped.
+pub struct Running {
+    child: Child,
+    started: Instant,
+    sampled: Instant,
+    cost: Cost,
+}
+
+impl Running {
+    /// Starts `command`; what it writes goes to `log`, its standard output as well unless it is piped.
+    pub fn start(mut command: Command, log: &Path) -> Result<Running, Failure> {
+        let errors = File::create(log).map_err(|error| Failure(format!("{}: {error}", log.display())))?;
+        let name = command.get_program().to_string_lossy().into_owned();
+        let started = Instant::now();
+        let child = command
+            .stdin(Stdio::null())
+            .stderr(errors)
+            .spawn()
+            .map_err(|error| Failure(format!("{name} does not start: {error}")))?;
+        Ok(Running { child, started, sampled: started, cost: Cost::default() })
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// Looks at it once; true when it has ended.
+    pub fn look(&mut self) -> Result<bool, Failure> {
+        interrupted()?;
+        let now = Instant::now();
+        let stat = read(self.id(), "stat")?;
+        // The second field, the name, may hold spaces; it ends at the last parenthesis.
+        let fields: Vec<&str> =
+            stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
+        let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
+        self.cost.cpu_s = (ticks(11) + ticks(12)) / TICKS;
+        self.cost.wall = now - self.started;
+        if fields.first().is_some_and(|state| *state == "Z") {
+            return Ok(true);
+        }
+        if now - self.sampled >= SAMPLE {
+            self.sampled = now;
+            let resident = self.resident_kib()?;
+            self.cost.samples.push((self.cost.wall, resident));
+            self.cost.peak_kib = self.cost.peak_kib.max(field(&read(self.id(), "status")?, "VmHWM:"));
+        }
+        Ok(false)
+    }
+
+    /// What is resident now.
+    pub fn resident_kib(&self) -> Result<u64, Failure> {
+        Ok(field(&read(self.id(), "status")?, "VmRSS:"))
+    }
+
+    /// Waits for its end; it has to be a success, within `limit`.
+    pub fn wait(mut self, log: &Path, limit: Duration) -> Result<Cost, Failure> {
+        while !self.look()? {
+            if self.started.elapsed() > limit {
+                return Err(Failure(format!("not done within {} s", limit.as_secs())));
+            }
+            std::thread::sleep(LOOK);
+        }
+        let status = self.child.wait().map_err(|error| Failure(error.to_string()))?;
+        if status.success() {
+            return Ok(std::mem::take(&mut self.cost));
+        }
+        let said = fs::read_to_string(log).unwrap_or_default();
+        Err(Failure(format!("{status}: {said}")))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both fail when it has ended already, which is what they are for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn read(pid: u32, name: &str) -> Result<String, Failure> {
+    fs::read_to_string(format!("/proc/{pid}/{name}"))
+        .map_err(|error| Failure(format!("/proc/{pid}/{name}: {error}")))
+}
+
+fn field(status: &str, name: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|line| line.trim().split(' ').next()).and_then(|number| number.parse().ok()).unwrap_or(0)
+}

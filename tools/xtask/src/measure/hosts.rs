@@ -1,0 +1,113 @@
+//! 20,000 addresses over 1,000 MX hosts, each a site of its own.
+
+use super::scene::{Expected, List, Peers};
+use super::{Bench, Failure, Row};
+use crate::interop::report::{self, Tally};
+use mailnet::Scenario;
+use std::time::Duration;
+
+const LIST: List = List { domains: 1000, each: 20 };
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// 1,000 domains with these mailboxes, and hosts that offer `ehlo`.
+fn scenario(mailboxes: &str, unknown: &str, tls: bool) -> String {
+    let starttls = if tls { r#""STARTTLS", "# } else { "" };
+    format!(
+        r#"
+seed = 4
+[listen]
+addresses = "wildcard"
+[[personality]]
+name = "bench"
+like = "generic"
+ehlo = ["PIPELINING", "SIZE 10485760", {starttls}"8BITMIME", "ENHANCEDSTATUSCODES"]
+[[group]]
+name = "d{{n}}.example"
+count = {}
+server = "bench"
+unknown = "{unknown}"
+mailboxes.{mailboxes}
+"#,
+        LIST.domains
+    )
+}
+
+const HALF: (&str, &str) = (r#"ok = ["50% user-#"]"#, "not_found");
+
+/// Accept all, refuse all, know half of them: in the clear, then with STARTTLS on every host.
+pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
+    Row::head();
+    let dns = bench.world.mailnet(&scenario(HALF.0, HALF.1, false))?;
+    for (flags, peer, expected) in [
+        (&[][..], "smtp-sink, accepts all", &(|_: &str| "catch_all") as Expected<'_>),
+        (&["-f", "rcpt"], "smtp-sink, refuses all", &|_: &str| "unverifiable"),
+    ] {
+        let sink = bench.sink(flags)?;
+        // What a load tool pays for as many recipients; it asks no DNS and has one host.
+        if flags.is_empty() {
+            let cost = bench.source(50, LIST.len(), LIST.each)?;
+            let client = format!("smtp-source, 50 sessions, {} RCPT a MAIL", LIST.each);
+            Row { client, peer: peer.into(), addresses: LIST.len(), right: None, cost }.print();
+        }
+        row(bench, &Peers::sink(&dns), peer, &["--pace", "lab"], expected)?.check(tally);
+        drop(sink);
+    }
+    dns.stop()?;
+    for tls in [false, true] {
+        let all = [
+            ("ok = [\"user-#\"]", "ok", "accepts all"),
+            ("ok = []", "not_found", "refuses all"),
+            (HALF.0, HALF.1, "knows half"),
+        ];
+        for (mailboxes, unknown, what) in all {
+            let text = scenario(mailboxes, unknown, tls);
+            let known = Scenario::parse(&text).map_err(|error| Failure(error.to_string()))?;
+            let mailnet = bench.world.mailnet(&text)?;
+            let peer = format!("mailnet{}, {what}", if tls { " with STARTTLS" } else { "" });
+            let expected = |address: &str| known.expected(address).reason.as_str();
+            row(bench, &Peers::of(&mailnet), &peer, &["--pace", "lab"], &expected)?.check(tally);
+            mailnet.stop()?;
+        }
+    }
+    Ok(())
+}
+
+/// The list of which half exist, on every runtime and driver, on one shard and on two.
+pub fn drivers(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
+    Row::head();
+    let text = scenario(HALF.0, HALF.1, false);
+    let known = Scenario::parse(&text).map_err(|error| Failure(error.to_string()))?;
+    let expected = |address: &str| known.expected(address).reason.as_str();
+    let mailnet = bench.world.mailnet(&text)?;
+    for (runtime, driver) in
+        [("monoio", "io_uring"), ("monoio", "epoll"), ("glommio", "io_uring"), ("auto", "auto")]
+    {
+        for shards in ["1", "2"] {
+            let flags = ["--pace", "lab", "--runtime", runtime, "--driver", driver, "--shards", shards];
+            let mut row = row(bench, &Peers::of(&mailnet), "mailnet, knows half", &flags, &expected)?;
+            row.client =
+                format!("{runtime} on {driver}, {shards} shard{}", if shards == "1" { "" } else { "s" });
+            row.check(tally);
+        }
+    }
+    mailnet.stop()?;
+    report::line("");
+    Ok(())
+}
+
+fn row(
+    bench: &Bench,
+    peers: &Peers,
+    peer: &str,
+    flags: &[&str],
+    expected: Expected<'_>,
+) -> Result<Row, Failure> {
+    let (cost, right) = bench.measure(LIST, peers, flags, expected, LIMIT)?;
+    Ok(Row {
+        client: "mailprobe clean --pace lab".into(),
+        peer: peer.into(),
+        addresses: LIST.len(),
+        right: Some(right),
+        cost,
+    })
+}

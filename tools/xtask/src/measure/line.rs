@@ -1,0 +1,142 @@
+//! A delay line: two network namespaces whose only way to each other is a TUN device each, and this process between
+//! them, which holds every packet back for half a round trip. For kernels without netem.
+
+#![expect(unsafe_code, reason = "a TUN device is attached by an ioctl that no safe wrapper here knows")]
+
+use super::Failure;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// What the namespaces are called; the pid of the run follows.
+const PREFIX: &str = "mailprobe-line-";
+/// The device in each of them.
+const DEVICE: &str = "line0";
+/// Largest packet.
+const MTU: usize = 1500;
+
+/// The two ends; gone when dropped.
+pub struct Line {
+    near: String,
+    far: String,
+}
+
+/// The near end's address.
+pub const NEAR: &str = "10.76.0.2";
+/// The far end's.
+pub const FAR: &str = "10.76.0.1";
+/// A network behind the far end.
+pub const BEHIND: &str = "10.78.0.0/16";
+
+impl Line {
+    /// Makes the namespaces and begins to carry packets, each `delay` after it came.
+    pub fn make(delay: Duration) -> Result<Line, Failure> {
+        let pid = std::process::id();
+        let line = Line { near: format!("{PREFIX}{pid}-near"), far: format!("{PREFIX}{pid}-far") };
+        for (space, address, peer) in [(&line.near, NEAR, FAR), (&line.far, FAR, NEAR)] {
+            ip(&format!("netns add {space}"))?;
+            ip(&format!("-n {space} link set lo up"))?;
+            ip(&format!("-n {space} tuntap add dev {DEVICE} mode tun"))?;
+            ip(&format!("-n {space} address add {address} peer {peer} dev {DEVICE}"))?;
+            ip(&format!("-n {space} link set {DEVICE} up mtu {MTU} txqueuelen 10000"))?;
+        }
+        ip(&format!("-n {} route add {BEHIND} dev {DEVICE}", line.near))?;
+        ip(&format!("-n {} route add local {BEHIND} dev lo", line.far))?;
+        let (near, far) = (attach(&line.near)?, attach(&line.far)?);
+        let both = |file: &File| file.try_clone().map_err(|error| Failure(error.to_string()));
+        carry(both(&near)?, both(&far)?, delay);
+        carry(far, near, delay);
+        Ok(line)
+    }
+
+    /// A command in the namespace of the client.
+    pub fn near(&self) -> [&str; 4] {
+        ["ip", "netns", "exec", &self.near]
+    }
+
+    /// A command in that of the servers.
+    pub fn far(&self) -> [&str; 4] {
+        ["ip", "netns", "exec", &self.far]
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        for space in [&self.near, &self.far] {
+            // Where making it failed there is nothing to delete.
+            let _ = ip(&format!("netns delete {space}"));
+        }
+    }
+}
+
+fn ip(words: &str) -> Result<(), Failure> {
+    let output = Command::new("ip").args(words.split(' ')).output();
+    let output = output.map_err(|error| Failure(format!("ip: {error}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(Failure(format!("ip {words}: {}", String::from_utf8_lossy(&output.stderr).trim())))
+}
+
+/// The device's other end. A thread of its own visits the namespace, so that this process stays where it is.
+fn attach(space: &str) -> Result<File, Failure> {
+    let path = PathBuf::from("/run/netns").join(space);
+    let visit = move || -> Result<File, Failure> {
+        let wrong = |error: &dyn std::fmt::Display| Failure(format!("{}: {error}", path.display()));
+        let namespace = File::open(&path).map_err(|error| wrong(&error))?;
+        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
+            .map_err(|error| wrong(&error))?;
+        let file =
+            OpenOptions::new().read(true).write(true).open("/dev/net/tun").map_err(|error| wrong(&error))?;
+        tun(&file, DEVICE).map_err(|error| wrong(&error))?;
+        Ok(file)
+    };
+    std::thread::spawn(visit)
+        .join()
+        .unwrap_or_else(|_| Err(Failure("the thread in the namespace panicked".into())))
+}
+
+/// `struct ifreq` as TUNSETIFF reads it.
+#[repr(C)]
+struct Request {
+    name: [u8; 16],
+    flags: libc::c_short,
+    rest: [u8; 22],
+}
+
+fn tun(file: &File, name: &str) -> std::io::Result<()> {
+    let mut request =
+        Request { name: [0; 16], flags: (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short, rest: [0; 22] };
+    request.name[..name.len()].copy_from_slice(name.as_bytes());
+    // SAFETY: the descriptor is open, and the kernel reads and writes one `struct ifreq`, which `request` is.
+    let done = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) };
+    if done < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Carries packets one way, until the devices are gone.
+fn carry(mut from: File, to: File, delay: Duration) {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let mut packet = [0; MTU];
+        while let Ok(length) = from.read(&mut packet) {
+            if sender.send((Instant::now() + delay, packet[..length].to_vec())).is_err() {
+                return;
+            }
+        }
+    });
+    std::thread::spawn(move || deliver(&receiver, to));
+}
+
+fn deliver(packets: &Receiver<(Instant, Vec<u8>)>, mut to: File) {
+    for (due, packet) in packets {
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        if to.write_all(&packet).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Lists from ten thousand to ten million lines, with as many addresses of each domain: the cost of an address is the
+//! same, and memory does not grow from the first million on.
+
+use super::cost::{Cost, Running};
+use super::scene::{List, Peers, right};
+use super::{Bench, Failure, Row, median};
+use crate::interop::report::{self, Tally};
+use mailnet::Scenario;
+use std::time::Duration;
+
+const EACH: u64 = 100;
+const LIMIT: Duration = Duration::from_secs(3600);
+
+pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
+    let text = format!(
+        r#"
+seed = 4
+[listen]
+addresses = "wildcard"
+[[personality]]
+name = "bench"
+like = "generic"
+ehlo = ["PIPELINING", "SIZE 10485760", "8BITMIME", "ENHANCEDSTATUSCODES"]
+[[group]]
+name = "d{{n}}.example"
+count = {}
+server = "bench"
+mailboxes.ok = ["50% user-#"]
+"#,
+        bench.lines.div_ceil(EACH)
+    );
+    let known = Scenario::parse(&text).map_err(|error| Failure(error.to_string()))?;
+    let expected = |address: &str| known.expected(address).reason.as_str();
+    let mailnet = bench.world.mailnet(&text)?;
+    let peers = Peers::of(&mailnet);
+    let empty = empty(bench, &peers)?;
+    report::line(&format!("an empty list: {:.2} CPU s, {:.2} s", empty.cpu_s, empty.wall.as_secs_f64()));
+    Row::head();
+    let sizes = (4..=18).map(|power| 10_u64.pow(power)).take_while(|&lines| lines <= bench.lines);
+    let mut lists: Vec<u64> = sizes.collect();
+    if lists.last() != Some(&bench.lines) {
+        lists.push(bench.lines);
+    }
+    for lines in lists {
+        let list = List { domains: lines / EACH, each: EACH };
+        let (mut cost, right) = bench.measure(list, &peers, &["--pace", "lab"], &expected, LIMIT)?;
+        cost.cpu_s -= empty.cpu_s;
+        let client = "mailprobe clean --pace lab".into();
+        let growth = growth(&cost, lines);
+        Row { client, peer: "mailnet, knows half".into(), addresses: list.len(), right: Some(right), cost }
+            .check(tally);
+        if let Some((first, last)) = growth {
+            report::line(&format!(
+                "resident after the first million {first} MiB, at the most from then on {last} MiB"
+            ));
+        }
+    }
+    mailnet.stop()?;
+    Ok(())
+}
+
+/// What was resident when a million lines were done, by the share of the time, and the most from then on; in MiB.
+fn growth(cost: &Cost, lines: u64) -> Option<(u64, u64)> {
+    const MILLION: u64 = 1_000_000;
+    if lines <= MILLION {
+        return None;
+    }
+    let then = cost.wall.mul_f64(MILLION as f64 / lines as f64);
+    let mut later = cost.samples.iter().filter(|(at, _)| *at >= then).map(|&(_, resident)| resident / 1024);
+    let first = later.next()?;
+    Some((first, later.max().unwrap_or(first)))
+}
+
+/// A list of one address without a domain: what a run costs before it does anything.
+fn empty(bench: &Bench, peers: &Peers) -> Result<Cost, Failure> {
+    let (input, output, log) = bench.files();
+    let wrong = |error: std::io::Error| Failure(format!("{}: {error}", input.display()));
+    std::fs::write(&input, "email\n").map_err(wrong)?;
+    let mut costs = Vec::new();
+    for _ in 0..bench.runs {
+        let command = bench.clean(&input, &output, peers, &["--pace", "lab"]);
+        costs.push(Running::start(command, &log)?.wait(&log, LIMIT)?);
+        right(List { domains: 0, each: 1 }, &output, &|_| "")?;
+    }
+    median(costs).ok_or_else(|| Failure("no runs".into()))
+}

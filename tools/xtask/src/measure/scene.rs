@@ -1,0 +1,185 @@
+//! What the measurements ask: lists that are made by counting, the peers that know the answers, and the check of what
+//! came out.
+
+use super::cost::{Cost, Running};
+use super::{Bench, Failure, median};
+use crate::interop::process::Server;
+use crate::soak::world::Mailnet;
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// The port of smtp-sink, which cannot be asked for a free one.
+const SINK_PORT: u16 = 20_025;
+
+/// A list: so many domains, so many addresses of each, domain after domain in blocks, so that a list of any length
+/// looks the same through the window of what is under way.
+#[derive(Debug, Clone, Copy)]
+pub struct List {
+    pub domains: u64,
+    pub each: u64,
+}
+
+/// Domains whose addresses alternate: all of a block are asked at the same time.
+const BLOCK: u64 = 50;
+
+impl List {
+    pub fn len(&self) -> u64 {
+        self.domains * self.each
+    }
+
+    /// Domain and number of the row with this index.
+    pub fn row(&self, index: u64) -> (u64, u64) {
+        let block = index / (BLOCK * self.each);
+        let width = BLOCK.min(self.domains - block * BLOCK);
+        let within = index - block * BLOCK * self.each;
+        (block * BLOCK + within % width, within / width)
+    }
+
+    /// Row by row.
+    pub fn address(&self, index: u64) -> String {
+        let (domain, number) = self.row(index);
+        format!("user-{number}@d{}.example", domain + 1)
+    }
+
+    pub fn write(&self, path: &Path) -> Result<(), Failure> {
+        let wrong = |error: std::io::Error| Failure(format!("{}: {error}", path.display()));
+        let mut file = BufWriter::new(File::create(path).map_err(wrong)?);
+        writeln!(file, "email").map_err(wrong)?;
+        for index in 0..self.len() {
+            writeln!(file, "{}", self.address(index)).map_err(wrong)?;
+        }
+        file.flush().map_err(wrong)
+    }
+}
+
+/// What has to be said about an address.
+pub type Expected<'a> = &'a dyn Fn(&str) -> &'static str;
+
+/// Counts the rows of a cleaned list that are in their place and right.
+pub fn right(list: List, output: &Path, expected: Expected<'_>) -> Result<u64, Failure> {
+    let wrong = |error: std::io::Error| Failure(format!("{}: {error}", output.display()));
+    let mut lines = BufReader::new(File::open(output).map_err(wrong)?).lines();
+    let head = lines.next().transpose().map_err(wrong)?;
+    if head.as_deref() != Some("email,deliverable,reason") {
+        return Err(Failure(format!("{}: another head: {head:?}", output.display())));
+    }
+    let (mut rows, mut right) = (0, 0);
+    for line in lines {
+        let line = line.map_err(wrong)?;
+        let address = list.address(rows);
+        let reason = expected(&address);
+        let deliverable = reason == "mailbox_exists";
+        right += u64::from(line == format!("{address},{deliverable},{reason}"));
+        rows += 1;
+    }
+    if rows != list.len() {
+        return Err(Failure(format!("{}: {rows} rows, not {}", output.display(), list.len())));
+    }
+    Ok(right)
+}
+
+/// Where the peers are.
+#[derive(Debug, Clone)]
+pub struct Peers {
+    pub resolver: String,
+    pub smtp_port: String,
+    /// Flags that let mailprobe contact them.
+    pub networks: Vec<String>,
+}
+
+impl Peers {
+    pub fn of(mailnet: &Mailnet) -> Peers {
+        Peers { resolver: mailnet.dns().into(), smtp_port: mailnet.smtp_port().into(), networks: loopback() }
+    }
+
+    /// smtp-sink in place of mailnet's hosts.
+    pub fn sink(mailnet: &Mailnet) -> Peers {
+        Peers { smtp_port: SINK_PORT.to_string(), ..Peers::of(mailnet) }
+    }
+}
+
+fn loopback() -> Vec<String> {
+    vec!["--allow-net".into(), "127.0.0.0/8".into()]
+}
+
+impl Bench {
+    /// smtp-sink on all addresses.
+    pub fn sink(&self, flags: &[&str]) -> Result<Server, Failure> {
+        let log = self.world.path("sink.log");
+        let mut command = Command::new("/usr/sbin/smtp-sink");
+        command.args(flags).args(["-m", "2000", "-u", "nobody", &format!("0.0.0.0:{SINK_PORT}"), "2000"]);
+        let mut server = Server::start("smtp-sink", command, &log)?;
+        std::thread::sleep(Duration::from_millis(300));
+        server.running().map_err(|failure| server.complain(&failure.0))?;
+        Ok(server)
+    }
+
+    /// smtp-source against smtp-sink: so many recipients, so many to a MAIL, over so many sessions that are reused.
+    pub fn source(&self, sessions: u64, recipients: u64, each: u64) -> Result<Cost, Failure> {
+        let log = self.world.path("source.log");
+        let mut costs = Vec::new();
+        for _ in 0..self.runs {
+            let mut command = Command::new("/usr/sbin/smtp-source");
+            command.args(["-d", "-s", &sessions.to_string(), "-m", &(recipients / each).to_string()]);
+            command.args(["-r", &each.to_string(), "-M", "probe.example", "-f", "postmaster@probe.example"]);
+            command.args(["-t", "user@d1.example", &format!("127.1.0.1:{SINK_PORT}")]).stdout(Stdio::null());
+            costs.push(Running::start(command, &log)?.wait(&log, Duration::from_secs(600))?);
+        }
+        median(costs).ok_or_else(|| Failure("no runs".into()))
+    }
+
+    /// `mailprobe clean` with the flags that every measurement has.
+    pub fn clean(&self, input: &Path, output: &Path, peers: &Peers, flags: &[&str]) -> Command {
+        let mut command = Command::new(self.world.binary("mailprobe"));
+        command.arg("clean").arg(input).arg("-o").arg(output).args(["--no-progress", "--format", "csv"]);
+        command.args(["--column", "email", "--resolver", &peers.resolver, "--smtp-port", &peers.smtp_port]);
+        command.args(&peers.networks).args(["--ehlo", "probe.example"]);
+        command.args(["--mail-from", "postmaster@probe.example"]).args(flags).args(&self.flags);
+        command.stdout(Stdio::null());
+        command
+    }
+
+    /// Cleans a list `runs` times; the median run, and how many verdicts of the worst were right.
+    pub fn measure(
+        &self,
+        list: List,
+        peers: &Peers,
+        flags: &[&str],
+        expected: Expected<'_>,
+        limit: Duration,
+    ) -> Result<(Cost, u64), Failure> {
+        let (input, output, log) = self.files();
+        list.write(&input)?;
+        let (mut costs, mut worst) = (Vec::new(), list.len());
+        for _ in 0..self.runs {
+            let command = self.clean(&input, &output, peers, flags);
+            costs.push(Running::start(command, &log)?.wait(&log, limit)?);
+            worst = worst.min(right(list, &output, expected)?);
+        }
+        Ok((median(costs).ok_or_else(|| Failure("no runs".into()))?, worst))
+    }
+
+    /// Input, output and log.
+    pub fn files(&self) -> (PathBuf, PathBuf, PathBuf) {
+        (self.world.path("list.csv"), self.world.path("out.csv"), self.world.path("clean.log"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::List;
+    use std::collections::HashSet;
+
+    #[test]
+    fn a_list_has_every_address_once() {
+        for (domains, each) in [(1, 7), (49, 3), (50, 2), (120, 5)] {
+            let list = List { domains, each };
+            let rows: HashSet<(u64, u64)> = (0..list.len()).map(|index| list.row(index)).collect();
+            assert_eq!(rows.len() as u64, domains * each);
+            assert!(rows.iter().all(|&(domain, number)| domain < domains && number < each));
+        }
+    }
+}

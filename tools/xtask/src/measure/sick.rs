@@ -1,0 +1,123 @@
+//! Three sick sites among a thousand: one never greets, one drips a byte every five seconds, one greylists. The others
+//! should hardly notice.
+
+use super::cost::Running;
+use super::scene::{List, Peers};
+use super::{Bench, Failure};
+use crate::interop::report::{self, Tally};
+use mailnet::Scenario;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+const LIST: List = List { domains: 1000, each: 100 };
+/// The domains that are sick; elsewhere they are well.
+const SICK: [&str; 3] = ["d100.example", "d500.example", "d900.example"];
+
+fn scenario(sick: bool) -> String {
+    let group = |first: u64, count: u64| {
+        format!(
+            "[[group]]\nname = \"d{{n}}.example\"\nfirst = {first}\ncount = {count}\nserver = \"bench\"\nmailboxes.ok = [\"50% user-#\"]\n"
+        )
+    };
+    let mut text = String::from(
+        r#"
+seed = 4
+[listen]
+addresses = "wildcard"
+[[personality]]
+name = "bench"
+like = "generic"
+ehlo = ["PIPELINING", "SIZE 10485760", "8BITMIME", "ENHANCEDSTATUSCODES"]
+"#,
+    );
+    let mut first = 1;
+    for (domain, number) in SICK.iter().zip([100, 500, 900]) {
+        text += &group(first, number - first);
+        let server = match number {
+            100 => r#"server = { personality = "bench", faults = [{ at = "banner", does = "hang" }] }"#,
+            500 => {
+                r#"server = { personality = "bench", faults = [{ at = "banner", does = "drip", ms = 5000 }] }"#
+            }
+            _ => "server = \"bench\"\ngreylist_everyone = true\ngreylist_ms = 300000",
+        };
+        if sick {
+            text += &format!("[[domain]]\nname = \"{domain}\"\n{server}\nmailboxes.ok = [\"50% user-#\"]\n");
+        } else {
+            text += &group(number, 1);
+        }
+        first = number + 1;
+    }
+    text + &group(first, LIST.domains + 1 - first)
+}
+
+pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
+    report::line("| sick sites | well verdicts | right | s until the last of them | s in all |");
+    report::line("|---:|---:|---:|---:|---:|");
+    let mut times = Vec::new();
+    for sick in [false, true] {
+        let mut runs = Vec::new();
+        for _ in 0..bench.runs {
+            runs.push(once(bench, sick)?);
+        }
+        runs.sort_by_key(|run| run.last);
+        let run = runs.swap_remove(runs.len() / 2);
+        report::line(&format!(
+            "| {} | {} | {} | {:.2} | {:.2} |",
+            if sick { 3 } else { 0 },
+            run.rows,
+            run.right,
+            run.last.as_secs_f64(),
+            run.all.as_secs_f64()
+        ));
+        if run.rows == run.right {
+            tally.passed += 1
+        } else {
+            tally.failed += 1
+        }
+        times.push(run.last);
+    }
+    if let [alone, beside] = times[..] {
+        report::line(&format!(
+            "{:.2} times as long beside the sick\n",
+            beside.as_secs_f64() / alone.as_secs_f64()
+        ));
+    }
+    Ok(())
+}
+
+struct Once {
+    rows: u64,
+    right: u64,
+    last: Duration,
+    all: Duration,
+}
+
+/// Cleans the list without keeping its order, and looks when the last row of a well domain comes.
+fn once(bench: &Bench, sick: bool) -> Result<Once, Failure> {
+    let text = scenario(sick);
+    let known = Scenario::parse(&text).map_err(|error| Failure(error.to_string()))?;
+    let mailnet = bench.world.mailnet(&text)?;
+    let (input, _, log) = bench.files();
+    LIST.write(&input)?;
+    let mut command = bench.clean(&input, "-".as_ref(), &Peers::of(&mailnet), &["--unordered"]);
+    command.stdout(Stdio::piped());
+    let started = Instant::now();
+    let mut running = Running::start(command, &log)?;
+    let pipe = running.child().stdout.take().ok_or_else(|| Failure("no pipe".into()))?;
+    let mut once = Once { rows: 0, right: 0, last: Duration::ZERO, all: Duration::ZERO };
+    for line in BufReader::new(pipe).lines().skip(1) {
+        let line = line.map_err(|error| Failure(error.to_string()))?;
+        let address = line.split(',').next().unwrap_or_default();
+        if SICK.iter().any(|domain| address.ends_with(&format!("@{domain}"))) {
+            continue;
+        }
+        once.rows += 1;
+        once.right += u64::from(line.rsplit(',').next() == Some(known.expected(address).reason.as_str()));
+        once.last = started.elapsed();
+    }
+    running.wait(&log, Duration::from_secs(900))?;
+    once.all = started.elapsed();
+    mailnet.kill();
+    Ok(once)
+}

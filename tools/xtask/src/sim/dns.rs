@@ -1,0 +1,113 @@
+//! A resolver of the simulation: reads a question and writes an answer (RFC 1035 4), byte by byte.
+
+use super::plan::{Named, Plan, Zone};
+
+const A: u16 = 1;
+const MX: u16 = 15;
+const NO_ERROR: u8 = 0;
+const SERVFAIL: u8 = 2;
+const NX_DOMAIN: u8 = 3;
+
+/// A question, as far as it matters here.
+pub struct Query<'q> {
+    message: &'q [u8],
+    /// Where the question ends.
+    end: usize,
+    /// In lower case.
+    pub name: String,
+    kind: u16,
+}
+
+/// Reads the question of a message.
+pub fn read(message: &[u8]) -> Option<Query<'_>> {
+    let (mut name, mut at) = (String::new(), 12);
+    loop {
+        let length = usize::from(*message.get(at)?);
+        at += 1;
+        if length == 0 {
+            break;
+        }
+        if !name.is_empty() {
+            name.push('.');
+        }
+        name.push_str(&String::from_utf8_lossy(message.get(at..at + length)?).to_ascii_lowercase());
+        at += length;
+    }
+    let kind = u16::from_be_bytes([*message.get(at)?, *message.get(at + 1)?]);
+    Some(Query { message, end: at + 4, name, kind })
+}
+
+/// The answer; `None`: none is ever given.
+pub fn answer(query: &Query<'_>, plan: &Plan, tcp: bool) -> Option<Vec<u8>> {
+    match plan.by_name.get(&query.name) {
+        Some(Named::Domain(index)) => {
+            let domain = &plan.domains[*index as usize];
+            match domain.zone {
+                Zone::Silent => None,
+                Zone::ServFail => Some(query.without(SERVFAIL)),
+                Zone::NoSuchName => Some(query.without(NX_DOMAIN)),
+                Zone::Truncated if !tcp => Some(query.truncated()),
+                Zone::Empty => Some(query.without(NO_ERROR)),
+                Zone::NullMx if query.kind == MX => Some(query.with(&[exchange(0, "")])),
+                Zone::NoHost if query.kind == MX => Some(query.with(&[exchange(10, "gone.example")])),
+                Zone::Good | Zone::Truncated if query.kind == MX => {
+                    let hosts = domain.hosts.iter();
+                    let records: Vec<_> = hosts
+                        .map(|(preference, host)| exchange(*preference, &plan.hosts[*host as usize].name))
+                        .collect();
+                    Some(query.with(&records))
+                }
+                _ => Some(query.without(NO_ERROR)),
+            }
+        }
+        Some(Named::Host(index)) if query.kind == A => {
+            Some(query.with(&[plan.hosts[*index as usize].address.octets().to_vec()]))
+        }
+        Some(Named::Host(_)) => Some(query.without(NO_ERROR)),
+        None => Some(query.without(NX_DOMAIN)),
+    }
+}
+
+/// The data of an MX record (RFC 1035 3.3.9).
+fn exchange(preference: u16, host: &str) -> Vec<u8> {
+    let mut data = preference.to_be_bytes().to_vec();
+    for label in host.split('.').filter(|label| !label.is_empty()) {
+        data.push(label.len() as u8);
+        data.extend_from_slice(label.as_bytes());
+    }
+    data.push(0);
+    data
+}
+
+impl Query<'_> {
+    fn with(&self, records: &[Vec<u8>]) -> Vec<u8> {
+        let mut message = self.head(NO_ERROR, false, records.len() as u16);
+        for data in records {
+            // The owner is the name of the question; class IN, an hour.
+            message.extend_from_slice(&[0xc0, 12]);
+            message.extend_from_slice(&self.kind.to_be_bytes());
+            message.extend_from_slice(&[0, 1, 0, 0, 14, 16]);
+            message.extend_from_slice(&(data.len() as u16).to_be_bytes());
+            message.extend_from_slice(data);
+        }
+        message
+    }
+
+    fn without(&self, code: u8) -> Vec<u8> {
+        self.head(code, false, 0)
+    }
+
+    fn truncated(&self) -> Vec<u8> {
+        self.head(NO_ERROR, true, 0)
+    }
+
+    /// Header and question: a response, recursion desired and available.
+    fn head(&self, code: u8, truncated: bool, answers: u16) -> Vec<u8> {
+        let mut message = self.message[..2].to_vec();
+        message.extend_from_slice(&[0x81 | u8::from(truncated) << 1, 0x80 | code, 0, 1]);
+        message.extend_from_slice(&answers.to_be_bytes());
+        message.extend_from_slice(&[0; 4]);
+        message.extend_from_slice(&self.message[12..self.end]);
+        message
+    }
+}

@@ -1,0 +1,390 @@
+//! What a seed draws: sites, hosts with their manners, domains, mailboxes, and who asks about them when.
+//!
+//! Everything that is later held against the engine is written down here or in the ledger of `world.rs`; nothing of it is
+//! asked of the engine.
+
+use super::texts::{Kind, Text, pick};
+use engine::Priority;
+use engine::config::Pace;
+use engine_proto::pace::{Ceiling, Profile};
+use fastrand::Rng;
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+/// A world that has not begun.
+pub struct Plan {
+    pub pace: Pace,
+    pub shards: usize,
+    /// Most sessions of the engine in all.
+    pub sessions: usize,
+    /// So few sessions that one site can keep another one waiting.
+    pub tight: bool,
+    /// One query in so many is lost; 0: none.
+    pub dns_loss: u32,
+    pub sites: Vec<Site>,
+    pub hosts: Vec<Host>,
+    pub domains: Vec<Domain>,
+    pub mailboxes: Vec<Mailbox>,
+    /// Who asks: mailbox, when, how urgently.
+    pub asked: Vec<(u32, Duration, Priority)>,
+    pub by_address: HashMap<String, u32>,
+    pub by_name: HashMap<String, Named>,
+}
+
+/// What a name of the DNS stands for.
+#[derive(Debug, Clone, Copy)]
+pub enum Named {
+    Domain(u32),
+    Host(u32),
+}
+
+/// A site: the hosts under one registrable domain.
+pub struct Site {
+    pub name: String,
+    pub ceiling: Ceiling,
+    /// Nothing about it keeps anybody from a true answer.
+    pub well: bool,
+    /// How often its addresses are asked about.
+    pub asked: u32,
+    pub domains: u32,
+    /// The slowest round trip to it.
+    pub round_trip: Duration,
+}
+
+pub struct Host {
+    pub name: String,
+    pub site: u32,
+    pub address: Ipv4Addr,
+    pub state: State,
+    pub manners: Manners,
+}
+
+/// What comes of connecting to a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    Up,
+    Refused,
+    Silent,
+    /// It takes the connection and resets it.
+    Reset,
+}
+
+/// What a host does beside answering.
+#[derive(Debug, Clone)]
+pub struct Manners {
+    pub round_trip: Duration,
+    /// Before each answer.
+    pub thinks: Duration,
+    pub pipelining: bool,
+    pub helo_only: bool,
+    pub starttls: StartTls,
+    pub banner: Banner,
+    pub mail: Option<Text>,
+    pub delivery: Delivery,
+    /// Answers have several lines.
+    pub lines: bool,
+    /// Accepted recipients of a transaction.
+    pub recipients_max: u32,
+    /// Recipients of a session, and then 421.
+    pub session_recipients_max: u32,
+    /// Refused recipients of a session, and then 421; or without a word.
+    pub errors_max: u32,
+    pub hangs_up: bool,
+    /// At this recipient of a session, what happens instead of an answer.
+    pub misdeed: Option<(u32, Misdeed)>,
+    /// Connections at once, and then 421.
+    pub connections_max: u32,
+    /// It takes every recipient, as backups do.
+    pub accepts_all: bool,
+    /// It says this about everybody.
+    pub everybody: Option<Fate>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StartTls {
+    Absent,
+    Refused,
+    Broken,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Banner {
+    Good,
+    Refuses(Text),
+    Busy,
+    Silent,
+    Garbage,
+}
+
+/// How bytes travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// All answers of a group at once.
+    Burst,
+    Lines,
+    Split,
+    Drip,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Misdeed {
+    Hang,
+    Close,
+    Reset,
+    Busy,
+}
+
+/// How the DNS answers for a domain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Zone {
+    Good,
+    /// Over TCP alone.
+    Truncated,
+    NoSuchName,
+    NullMx,
+    /// An MX record whose host does not exist.
+    NoHost,
+    /// Neither MX nor address.
+    Empty,
+    ServFail,
+    Silent,
+}
+
+pub struct Domain {
+    pub name: String,
+    pub site: u32,
+    pub zone: Zone,
+    pub hosts: Vec<(u16, u32)>,
+    /// What becomes of recipients that nobody owns.
+    pub strangers: Fate,
+}
+
+/// What a host says about a recipient.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fate {
+    Accepted,
+    Refused(Text),
+    /// 450 for a while after the first try.
+    Greylisted(Text),
+}
+
+pub struct Mailbox {
+    pub address: String,
+    pub domain: u32,
+    pub fate: Fate,
+    pub role: bool,
+}
+
+impl Plan {
+    pub fn draw(seed: u64) -> Plan {
+        let mut random = Rng::with_seed(seed);
+        let pace = random.choice([Pace::Polite, Pace::Polite, Pace::Fast, Pace::Lab]).unwrap_or(Pace::Polite);
+        let sessions = random.choice([1000, 1000, 1000, 40]).unwrap_or(1000);
+        let mut plan = Plan {
+            pace,
+            shards: random.choice([1, 1, 2, 3]).unwrap_or(1),
+            sessions,
+            tight: sessions < 500,
+            dns_loss: random.choice([0, 50, 10]).unwrap_or(0),
+            sites: Vec::new(),
+            hosts: Vec::new(),
+            domains: Vec::new(),
+            mailboxes: Vec::new(),
+            asked: Vec::new(),
+            by_address: HashMap::new(),
+            by_name: HashMap::new(),
+        };
+        for site in 0..random.u32(50..70) {
+            plan.draw_site(site, &mut random);
+        }
+        plan.draw_mailboxes(&mut random);
+        plan.draw_asked(&mut random);
+        plan
+    }
+
+    pub fn profile(&self) -> Profile {
+        self.pace.into()
+    }
+
+    fn draw_site(&mut self, index: u32, random: &mut Rng) {
+        let name = format!("s{index}.example");
+        let well = random.u8(..) < 120;
+        let ceiling = Ceiling::of(self.profile(), &name);
+        let first = self.hosts.len() as u32;
+        let count = random.choice([1, 1, 2, 3]).unwrap_or(1);
+        for number in 0..count {
+            self.draw_host(&name, index, number, well, random);
+        }
+        let round_trip = self.hosts[first as usize..].iter().map(|host| host.manners.round_trip).max();
+        let domains = random.choice([1, 1, 1, 2, 3, 6]).unwrap_or(1);
+        for _ in 0..domains {
+            self.draw_domain(index, first, count, well, random);
+        }
+        let round_trip = round_trip.unwrap_or_default();
+        self.sites.push(Site { name, ceiling, well, asked: 0, domains, round_trip });
+    }
+
+    fn draw_host(&mut self, site: &str, index: u32, number: u32, well: bool, random: &mut Rng) {
+        let id = self.hosts.len() as u32;
+        let state = match (well, random.u8(..)) {
+            (true, _) | (_, 56..) => State::Up,
+            (_, 0..20) => State::Refused,
+            (_, 20..40) => State::Silent,
+            _ => State::Reset,
+        };
+        let name = format!("mx{number}.{site}");
+        self.by_name.insert(name.clone(), Named::Host(id));
+        self.hosts.push(Host {
+            name,
+            site: index,
+            // Public addresses, one a host.
+            address: Ipv4Addr::from_bits(0x2d00_0000 + id),
+            state,
+            manners: if well { Manners::well(random) } else { Manners::odd(number, random) },
+        });
+    }
+
+    fn draw_domain(&mut self, site: u32, first: u32, count: u32, well: bool, random: &mut Rng) {
+        let zone = match (well, random.u8(..)) {
+            (true, 0..24) => Zone::Truncated,
+            (true, _) | (_, 80..) => Zone::Good,
+            (_, 0..15) => Zone::NoSuchName,
+            (_, 15..25) => Zone::NullMx,
+            (_, 25..35) => Zone::NoHost,
+            (_, 35..45) => Zone::Empty,
+            (_, 45..65) => Zone::ServFail,
+            _ => Zone::Silent,
+        };
+        let mut hosts: Vec<(u16, u32)> = (first..first + count).map(|host| (10, host)).collect();
+        if random.bool() {
+            hosts.iter_mut().zip(1..).for_each(|((preference, _), place)| *preference = 10 * place);
+        }
+        let strangers = match (well, random.u8(..)) {
+            (_, 0..40) => Fate::Accepted,
+            (true, _) | (_, 90..) => Fate::Refused(pick(Kind::NotFound, random)),
+            (_, 40..55) => Fate::Greylisted(pick(Kind::Greylisted, random)),
+            (_, 55..70) => Fate::Refused(pick(Kind::Policy, random)),
+            _ => Fate::Refused(pick(Kind::Temporary, random)),
+        };
+        let name = format!("d{}.example", self.domains.len());
+        self.by_name.insert(name.clone(), Named::Domain(self.domains.len() as u32));
+        self.domains.push(Domain { name, site, zone, hosts, strangers });
+    }
+
+    fn draw_mailboxes(&mut self, random: &mut Rng) {
+        let hot: Vec<usize> = (0..4).map(|_| random.usize(..self.domains.len())).collect();
+        for number in 0..random.u32(950..1050) {
+            let popular = random.u8(..) < 64;
+            let at =
+                if popular { hot[random.usize(..hot.len())] } else { random.usize(..self.domains.len()) };
+            let domain = &self.domains[at];
+            let role = random.u8(..) < 8;
+            let address =
+                if role { format!("info@{}", domain.name) } else { format!("u{number}@{}", domain.name) };
+            let index = self.mailboxes.len() as u32;
+            if self.by_address.contains_key(&address) {
+                continue;
+            }
+            let fate = Fate::draw(&domain.strangers, self.sites[domain.site as usize].well, random);
+            self.by_address.insert(address.clone(), index);
+            self.mailboxes.push(Mailbox { address, domain: at as u32, fate, role });
+        }
+    }
+
+    fn draw_asked(&mut self, random: &mut Rng) {
+        let span = random.choice([1, 5_000, 60_000]).unwrap_or(1);
+        let priorities = [Priority::Single, Priority::Batch, Priority::List];
+        let (most, share) = (priorities[random.usize(..3)], random.u8(..));
+        let repeats = random.usize(..50);
+        let count = self.mailboxes.len();
+        let repeated = (0..repeats).map(|_| random.u32(..count as u32)).collect::<Vec<_>>();
+        for mailbox in (0..count as u32).chain(repeated) {
+            let at = Duration::from_millis(random.u64(..span));
+            let priority = if random.u8(..) < share { most } else { priorities[random.usize(..3)] };
+            self.asked.push((mailbox, at, priority));
+            let domain = &self.domains[self.mailboxes[mailbox as usize].domain as usize];
+            self.sites[domain.site as usize].asked += 1;
+        }
+    }
+}
+
+impl Fate {
+    /// Somebody's, at a domain that deals so with strangers.
+    fn draw(strangers: &Fate, well: bool, random: &mut Rng) -> Fate {
+        let number = random.u8(..);
+        match number {
+            0..128 => Fate::Accepted,
+            128..208 if *strangers == Fate::Accepted => Fate::Accepted,
+            128..208 => Fate::Refused(pick(Kind::NotFound, random)),
+            208..218 => Fate::Refused(pick(Kind::Full, random)),
+            218..228 => Fate::Refused(pick(Kind::Disabled, random)),
+            228..236 => Fate::Greylisted(pick(Kind::Greylisted, random)),
+            _ if well => Fate::Accepted,
+            236..242 => Fate::Refused(pick(Kind::Policy, random)),
+            242..246 => Fate::Refused(pick(Kind::Temporary, random)),
+            246..250 => Fate::Refused(pick(Kind::Throttled, random)),
+            250..253 => Fate::Refused(pick(Kind::Relay, random)),
+            _ => Fate::Refused(pick(Kind::Auth, random)),
+        }
+    }
+}
+
+impl Manners {
+    fn well(random: &mut Rng) -> Manners {
+        Manners {
+            round_trip: Duration::from_millis(random.u64(1..300)),
+            thinks: Duration::from_millis(random.u64(..20)),
+            pipelining: random.u8(..) < 200,
+            helo_only: random.u8(..) < 12,
+            starttls: random
+                .choice([StartTls::Absent, StartTls::Absent, StartTls::Refused])
+                .unwrap_or(StartTls::Absent),
+            banner: Banner::Good,
+            mail: None,
+            delivery: random
+                .choice([Delivery::Burst, Delivery::Lines, Delivery::Split])
+                .unwrap_or(Delivery::Burst),
+            lines: random.bool(),
+            recipients_max: if random.u8(..) < 30 { random.u32(5..20) } else { u32::MAX },
+            session_recipients_max: u32::MAX,
+            errors_max: if random.bool() { 20 } else { u32::MAX },
+            hangs_up: false,
+            misdeed: None,
+            connections_max: u32::MAX,
+            accepts_all: false,
+            everybody: None,
+        }
+    }
+
+    /// As a good host, but for one or two things.
+    fn odd(number: u32, random: &mut Rng) -> Manners {
+        let mut manners = Manners::well(random);
+        for _ in 0..random.u8(1..3) {
+            match random.u8(..16) {
+                0 => manners.banner = Banner::Refuses(pick(Kind::Policy, random)),
+                1 => manners.banner = Banner::Busy,
+                2 => manners.banner = Banner::Silent,
+                3 => manners.banner = Banner::Garbage,
+                4 => manners.mail = Some(pick(Kind::Policy, random)),
+                5 => manners.mail = Some(pick(Kind::Temporary, random)),
+                6 => manners.delivery = Delivery::Drip,
+                7 => manners.recipients_max = random.u32(1..4),
+                8 => manners.session_recipients_max = random.u32(1..20),
+                9 => (manners.errors_max, manners.hangs_up) = (random.u32(1..10), random.bool()),
+                10 => manners.misdeed = Some((random.u32(1..6), Misdeed::Hang)),
+                11 => manners.misdeed = Some((random.u32(1..6), Misdeed::Close)),
+                12 => manners.misdeed = Some((random.u32(1..6), Misdeed::Reset)),
+                13 => manners.misdeed = Some((random.u32(1..6), Misdeed::Busy)),
+                14 => manners.connections_max = random.u32(1..4),
+                _ => manners.starttls = StartTls::Broken,
+            }
+        }
+        manners.accepts_all = number > 0 && random.bool();
+        if random.u8(..) < 24 {
+            let kind = [Kind::Policy, Kind::Temporary, Kind::Relay, Kind::Throttled, Kind::Greylisted];
+            manners.everybody = Some(Fate::Refused(pick(kind[random.usize(..kind.len())], random)));
+        }
+        manners
+    }
+}

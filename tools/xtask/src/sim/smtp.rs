@@ -1,0 +1,271 @@
+//! The server's side of an SMTP session (RFC 5321), written for the simulation: it answers, misbehaves as its manners
+//! say, and notices what a client must not do.
+
+use super::plan::{Banner, Delivery, Fate, Manners, Misdeed, StartTls};
+use engine::sim::Wire;
+use engine_proto::limits::TRANSACTION_RECIPIENTS_MAX;
+use fastrand::Rng;
+use std::time::Duration;
+
+/// A session.
+#[derive(Debug, Default)]
+pub struct Peer {
+    /// When the last byte of what was said arrives at the client.
+    said_until: Duration,
+    heard: Vec<u8>,
+    greeted: bool,
+    pipelining: bool,
+    in_transaction: bool,
+    /// Recipients of the transaction, and those of them that were accepted.
+    asked: u32,
+    accepted: u32,
+    /// Of the session.
+    pub recipients: u32,
+    pub refused: u32,
+    /// Nothing is said any more.
+    mute: bool,
+    tls: bool,
+}
+
+/// What is done behind an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Then {
+    Listen,
+    Close,
+    Reset,
+    Mute,
+}
+
+/// A session's surroundings while something is heard.
+pub struct Scene<'a> {
+    pub now: Duration,
+    pub manners: &'a Manners,
+    pub random: &'a mut Rng,
+    pub wire: &'a mut Wire,
+    /// What becomes of a recipient; notes that it was said.
+    pub decide: &'a mut dyn FnMut(&str) -> Fate,
+    /// What the client must not have done.
+    pub breaches: &'a mut Vec<String>,
+}
+
+const BYTES_MAX: usize = 1 << 20;
+
+impl Peer {
+    /// The connection is open at the client `after` now.
+    pub fn greet(&mut self, after: Duration, busy: bool, scene: &mut Scene<'_>) {
+        let (text, then) = match &scene.manners.banner {
+            _ if busy => ("421 4.7.0 Too many connections from your address".to_owned(), Then::Close),
+            Banner::Good => ("220 mx ESMTP".to_owned(), Then::Listen),
+            Banner::Refuses(text) => (text.words.to_owned(), Then::Close),
+            Banner::Busy => ("421 4.3.2 Service not available".to_owned(), Then::Close),
+            Banner::Silent => return self.mute = true,
+            Banner::Garbage => ("\u{16}\u{3}\u{1} not found".to_owned(), Then::Listen),
+        };
+        let mut out = Out::default();
+        out.add(text, then);
+        self.say(after, out, scene);
+    }
+
+    /// Bytes from the client.
+    pub fn hear(&mut self, bytes: &[u8], scene: &mut Scene<'_>) {
+        if self.tls {
+            // A ClientHello: this server has no TLS to speak of.
+            self.mute = true;
+            return scene.wire.reset(scene.manners.round_trip);
+        }
+        if self.heard.len() + bytes.len() > BYTES_MAX {
+            return scene.breaches.push("more than a megabyte without a line".into());
+        }
+        self.heard.extend_from_slice(bytes);
+        let mut out = Out::default();
+        let mut first = scene.now >= self.said_until;
+        let heard = std::mem::take(&mut self.heard);
+        let mut rest = &heard[..];
+        while let Some(end) = rest.windows(2).position(|pair| pair == b"\r\n") {
+            let line = String::from_utf8_lossy(&rest[..end]);
+            rest = &rest[end + 2..];
+            if self.mute || out.ends() {
+                continue;
+            }
+            if !std::mem::replace(&mut first, false) && !self.pipelining {
+                scene.breaches.push(format!("spoke before its turn: {}", verb(&line)));
+            }
+            self.obey(&line, scene, &mut out);
+        }
+        self.heard = rest.to_vec();
+        let after = scene.manners.round_trip + scene.manners.thinks;
+        self.say(after, out, scene);
+    }
+
+    fn obey(&mut self, line: &str, scene: &mut Scene<'_>, out: &mut Out) {
+        let manners = scene.manners;
+        match verb(line).as_str() {
+            "EHLO" if manners.helo_only => out.add("502 5.5.2 Command not implemented".into(), Then::Listen),
+            "EHLO" => {
+                self.greeted = true;
+                self.pipelining = manners.pipelining;
+                out.add(self.extensions(manners), Then::Listen);
+            }
+            "HELO" => {
+                self.greeted = true;
+                out.add("250 mx".into(), Then::Listen);
+            }
+            "STARTTLS" => match manners.starttls {
+                StartTls::Absent => scene.breaches.push("STARTTLS was not offered".into()),
+                StartTls::Refused => out.add("454 4.7.0 TLS not available".into(), Then::Listen),
+                StartTls::Broken => {
+                    self.tls = true;
+                    out.add("220 2.0.0 Ready to start TLS".into(), Then::Listen);
+                }
+            },
+            "MAIL" => self.mail(scene, out),
+            "RCPT" => self.recipient(line, scene, out),
+            "RSET" => {
+                self.in_transaction = false;
+                out.add("250 2.0.0 Ok".into(), Then::Listen);
+            }
+            "QUIT" => out.add("221 2.0.0 Bye".into(), Then::Close),
+            other => scene.breaches.push(format!("said {other}")),
+        }
+    }
+
+    fn extensions(&self, manners: &Manners) -> String {
+        let mut text = "250-mx\r\n250-SIZE 10240000\r\n".to_owned();
+        if manners.pipelining {
+            text.push_str("250-PIPELINING\r\n");
+        }
+        if manners.starttls != StartTls::Absent {
+            text.push_str("250-STARTTLS\r\n");
+        }
+        text.push_str("250 ENHANCEDSTATUSCODES");
+        text
+    }
+
+    fn mail(&mut self, scene: &mut Scene<'_>, out: &mut Out) {
+        if !self.greeted {
+            scene.breaches.push("MAIL before EHLO".into());
+        }
+        if self.in_transaction {
+            scene.breaches.push("MAIL within a transaction".into());
+        }
+        match scene.manners.mail {
+            Some(text) => out.add(text.words.to_owned(), Then::Listen),
+            None => {
+                (self.in_transaction, self.asked, self.accepted) = (true, 0, 0);
+                out.add("250 2.1.0 Ok".into(), Then::Listen);
+            }
+        }
+    }
+
+    fn recipient(&mut self, line: &str, scene: &mut Scene<'_>, out: &mut Out) {
+        let address =
+            line.split_once('<').and_then(|(_, rest)| rest.rsplit_once('>')).map(|(address, _)| address);
+        let Some(address) = address else { return scene.breaches.push("RCPT without a path".into()) };
+        if !self.in_transaction {
+            // Pipelined behind a MAIL that was refused.
+            return out.add("503 5.5.1 Need MAIL first".into(), Then::Listen);
+        }
+        let manners = scene.manners;
+        self.recipients += 1;
+        self.asked += 1;
+        if self.asked as usize > TRANSACTION_RECIPIENTS_MAX {
+            scene.breaches.push("more recipients than any server has to take".into());
+        }
+        if let Some((_, misdeed)) = manners.misdeed.filter(|(at, _)| *at == self.recipients) {
+            return match misdeed {
+                Misdeed::Hang => out.end(Then::Mute),
+                Misdeed::Close => out.end(Then::Close),
+                Misdeed::Reset => out.end(Then::Reset),
+                Misdeed::Busy => out.add("421 4.3.2 Shutting down".into(), Then::Close),
+            };
+        }
+        if self.recipients > manners.session_recipients_max {
+            return out.add("421 4.7.0 Too many recipients in this session".into(), Then::Close);
+        }
+        if self.accepted >= manners.recipients_max {
+            self.refused += 1;
+            return out.add("452 4.5.3 Too many recipients".into(), Then::Listen);
+        }
+        let text = match (scene.decide)(address) {
+            Fate::Accepted => {
+                self.accepted += 1;
+                return out.add("250 2.1.5 Ok".into(), Then::Listen);
+            }
+            Fate::Refused(text) | Fate::Greylisted(text) => text.words,
+        };
+        self.refused += 1;
+        out.add(if manners.lines { in_lines(text, scene.random) } else { text.to_owned() }, Then::Listen);
+        if self.refused >= manners.errors_max {
+            match manners.hangs_up {
+                true => out.end(Then::Close),
+                false => out.add("421 4.7.0 Error: too many errors".into(), Then::Close),
+            }
+        }
+    }
+
+    /// Puts answers on the way as the host's manners have it.
+    fn say(&mut self, after: Duration, out: Out, scene: &mut Scene<'_>) {
+        let bytes = out.replies.concat().into_bytes();
+        let (most, pause) = match scene.manners.delivery {
+            _ if bytes.is_empty() => (usize::MAX, 0),
+            Delivery::Burst => (usize::MAX, 0),
+            Delivery::Lines => (0, 2),
+            Delivery::Split => (200, 2),
+            Delivery::Drip => (3, 20),
+        };
+        let (mut last, mut rest) = (after, &bytes[..]);
+        while !rest.is_empty() {
+            let line = rest.iter().position(|&byte| byte == b'\n').map_or(rest.len(), |end| end + 1);
+            let size = if most == 0 { line } else { scene.random.usize(1..=most.min(rest.len())) };
+            let (piece, left) = rest.split_at(if most == usize::MAX { rest.len() } else { size });
+            scene.wire.send(last, piece.to_vec());
+            rest = left;
+            if !rest.is_empty() {
+                last += Duration::from_millis(scene.random.u64(..pause.max(1)));
+            }
+        }
+        let after = last;
+        self.said_until = self.said_until.max(scene.now + after);
+        match out.then {
+            Some(Then::Close) => scene.wire.finish(after),
+            Some(Then::Reset) => scene.wire.reset(after),
+            _ => {}
+        }
+        self.mute |= out.ends();
+    }
+}
+
+/// The answers to one read.
+#[derive(Default)]
+struct Out {
+    replies: Vec<String>,
+    then: Option<Then>,
+}
+
+impl Out {
+    fn add(&mut self, mut text: String, then: Then) {
+        text.push_str("\r\n");
+        self.replies.push(text);
+        self.then = Some(then);
+    }
+
+    fn end(&mut self, then: Then) {
+        self.then = Some(then);
+    }
+
+    fn ends(&self) -> bool {
+        self.then.is_some_and(|then| then != Then::Listen)
+    }
+}
+
+fn verb(line: &str) -> String {
+    line.split([' ', ':']).next().unwrap_or_default().to_ascii_uppercase()
+}
+
+/// The same words on two lines, with the codes on both where there are such.
+fn in_lines(text: &str, random: &mut Rng) -> String {
+    let Some((code, words)) = text.split_once(' ') else { return text.to_owned() };
+    let spaces: Vec<usize> = words.match_indices(' ').map(|(at, _)| at).collect();
+    let Some(&at) = random.choice(&spaces) else { return text.to_owned() };
+    format!("{code}-{}\r\n{code} {}", &words[..at], &words[at + 1..])
+}

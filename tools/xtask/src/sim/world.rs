@@ -1,0 +1,403 @@
+//! The world of a seed while it runs: it answers for all hosts and resolvers, keeps a ledger of what was said about
+//! whom, and holds the engine to what it owes.
+
+use super::dns;
+use super::judge::Ledger;
+use super::plan::{Fate, Plan, State};
+use super::smtp::{Peer, Scene};
+use super::texts::Kind;
+use engine::sim::{Connect, Link, Wire};
+use engine::{Answer, Outage, Priority, Refusal, Request};
+use engine_proto::address::Address;
+use engine_proto::limits::{BULK_PATIENCE, SINGLE_PATIENCE};
+use fastrand::Rng;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// What the engine owes, in the words of docs/testing.md.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Invariant {
+    Answered,
+    Truth,
+    Manners,
+    Fairness,
+    Memory,
+    Health,
+}
+
+impl Invariant {
+    pub fn name(self) -> &'static str {
+        match self {
+            Invariant::Answered => "answered",
+            Invariant::Truth => "truth",
+            Invariant::Manners => "manners",
+            Invariant::Fairness => "fairness",
+            Invariant::Memory => "memory",
+            Invariant::Health => "health",
+        }
+    }
+}
+
+/// An invariant that did not hold, and whom it concerns.
+#[derive(Debug)]
+pub struct Breach {
+    pub invariant: Invariant,
+    pub text: String,
+    pub ticket: Option<u64>,
+}
+
+/// Breaches after which no more are written down.
+const BREACHES_MAX: usize = 8;
+/// The resolver.
+pub const RESOLVER: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(45, 255, 0, 53)), 53);
+/// How much later than its patience an answer may come: the engine looks for those whose time is over now and then.
+const SLACK: Duration = Duration::from_secs(1);
+/// How long an outage may be said to last after a word from anybody.
+const OUTAGE_GRACE: Duration = Duration::from_secs(4);
+/// How long a greylisted recipient is put off.
+const GREYLISTED: Duration = Duration::from_secs(60);
+
+pub struct World {
+    pub plan: Rc<Plan>,
+    random: Rng,
+    links: Vec<Line>,
+    sites: Vec<Traffic>,
+    hosts_open: Vec<u32>,
+    pub tickets: Vec<Ticket>,
+    pub ledger: Ledger,
+    greylist: HashMap<String, Duration>,
+    lost: HashMap<String, u8>,
+    last_mail: Duration,
+    last_dns: Duration,
+    pub breaches: Vec<Breach>,
+    pub told: Vec<String>,
+    pub telling: Option<u64>,
+    pub trace: u64,
+    pub crowded: u32,
+}
+
+/// A connection.
+enum Line {
+    Mail { host: u32, peer: Peer, open: bool },
+    Dns(Vec<u8>),
+    Nobody,
+}
+
+/// The sessions of a site, as it counts them.
+struct Traffic {
+    open: u32,
+    /// Starts that are allowed now.
+    starts: f64,
+    filled: Duration,
+}
+
+/// A request and what came of it.
+pub struct Ticket {
+    pub mailbox: u32,
+    pub priority: Priority,
+    pub first: Duration,
+    submitted: Duration,
+    owed: i32,
+}
+
+impl World {
+    pub fn new(plan: Rc<Plan>, seed: u64, telling: Option<u64>) -> World {
+        let starts = |site: &super::plan::Site| site.ceiling.starts_a_minute.min(site.ceiling.sessions);
+        let traffic = |site| Traffic { open: 0, starts: f64::from(starts(site)), filled: Duration::ZERO };
+        let ticket =
+            |&(mailbox, at, priority)| Ticket { mailbox, priority, first: at, submitted: at, owed: 1 };
+        World {
+            random: Rng::with_seed(seed ^ 0x5157_0bad),
+            links: Vec::new(),
+            sites: plan.sites.iter().map(traffic).collect(),
+            hosts_open: vec![0; plan.hosts.len()],
+            tickets: plan.asked.iter().map(ticket).collect(),
+            ledger: Ledger::new(&plan),
+            greylist: HashMap::new(),
+            lost: HashMap::new(),
+            last_mail: Duration::ZERO,
+            last_dns: Duration::ZERO,
+            breaches: Vec::new(),
+            told: Vec::new(),
+            telling,
+            trace: seed,
+            crowded: 0,
+            plan,
+        }
+    }
+
+    /// All requests with their times.
+    pub fn arrivals(&self) -> Vec<(Duration, Request)> {
+        let all = (0..self.tickets.len() as u64)
+            .filter_map(|ticket| Some((self.tickets[ticket as usize].first, self.request(ticket)?)));
+        all.collect()
+    }
+
+    fn request(&self, ticket: u64) -> Option<Request> {
+        let entry = &self.tickets[ticket as usize];
+        let address = Address::parse(&self.plan.mailboxes[entry.mailbox as usize].address).ok()?;
+        Some(Request { ticket, address, priority: entry.priority, trace: self.telling == Some(ticket) })
+    }
+
+    pub fn breach(&mut self, invariant: Invariant, ticket: Option<u64>, text: String) {
+        if self.breaches.len() < BREACHES_MAX {
+            self.breaches.push(Breach { invariant, text, ticket });
+        }
+    }
+
+    /// At the end: whatever is still owed.
+    pub fn close(&mut self) {
+        let owed = |ticket: &Ticket| ticket.owed > 0;
+        if let Some(at) = self.tickets.iter().position(owed) {
+            let count = self.tickets.iter().filter(|ticket| owed(ticket)).count();
+            self.breach(Invariant::Answered, Some(at as u64), format!("{count} tickets got no answer"));
+        }
+    }
+
+    /// Counts a new session of a host's site.
+    fn start(&mut self, host: u32, now: Duration) {
+        let site = self.plan.hosts[host as usize].site as usize;
+        let (ceiling, traffic) = (self.plan.sites[site].ceiling, &mut self.sites[site]);
+        let most = f64::from(ceiling.starts_a_minute.min(ceiling.sessions));
+        let rate = f64::from(ceiling.starts_a_minute) / 60.0;
+        traffic.starts = (traffic.starts + (now - traffic.filled).as_secs_f64() * rate).min(most) - 1.0;
+        traffic.filled = now;
+        traffic.open += 1;
+        let (open, starts) = (traffic.open, traffic.starts);
+        if open > ceiling.sessions {
+            let text =
+                format!("{open} sessions with {}, {} may be", self.plan.sites[site].name, ceiling.sessions);
+            self.breach(Invariant::Manners, None, text);
+        }
+        if starts < -0.01 {
+            let text = format!("too many session starts with {}", self.plan.sites[site].name);
+            self.breach(Invariant::Manners, None, text);
+        }
+    }
+
+    fn with_peer(&mut self, link: Link, wire: &mut Wire, act: impl FnOnce(&mut Peer, &mut Scene<'_>)) {
+        let Some(Line::Mail { host, peer, .. }) = self.links.get_mut(link.id as usize) else { return };
+        let (host, plan) = (*host, Rc::clone(&self.plan));
+        let mut breaches = Vec::new();
+        let (ledger, greylist) = (&mut self.ledger, &mut self.greylist);
+        let mut decide = |address: &str| decide(&plan, host, address, link.now, ledger, greylist);
+        let mut scene = Scene {
+            now: link.now,
+            manners: &plan.hosts[host as usize].manners,
+            random: &mut self.random,
+            wire,
+            decide: &mut decide,
+            breaches: &mut breaches,
+        };
+        act(peer, &mut scene);
+        let ceiling = plan.sites[plan.hosts[host as usize].site as usize].ceiling;
+        if peer.recipients > ceiling.session_recipients {
+            breaches.push(format!("{} recipients in a session", peer.recipients));
+        }
+        if peer.refused > ceiling.session_errors {
+            breaches.push(format!("{} refused recipients in a session", peer.refused));
+        }
+        for text in breaches {
+            let name = &plan.hosts[host as usize].name;
+            self.breach(Invariant::Manners, None, format!("{name}, connection {}: {text}", link.id));
+        }
+    }
+
+    fn note(&mut self, number: u64, bytes: &[u8]) {
+        let mut hash = self.trace ^ number;
+        for chunk in bytes.chunks(8) {
+            let word = chunk.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+            hash = (hash.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
+        }
+        self.trace = hash;
+    }
+
+    fn tell(&mut self, link: Link, what: &str) {
+        if self.telling.is_some() {
+            self.told.push(format!("{:>9.3} s  connection {}: {what}", link.now.as_secs_f64(), link.id));
+        }
+    }
+
+    fn judge_time(&mut self, now: Duration, ticket: u64) {
+        let entry = &self.tickets[ticket as usize];
+        let patience = match entry.priority {
+            Priority::Single => SINGLE_PATIENCE,
+            Priority::Batch | Priority::List => BULK_PATIENCE,
+        };
+        let taken = now - entry.submitted;
+        if taken > patience + SLACK {
+            let text = format!("answered after {:.1} s", taken.as_secs_f64());
+            self.breach(Invariant::Answered, Some(ticket), text);
+        }
+    }
+
+    fn judge_outage(&mut self, now: Duration, ticket: u64, outage: Outage) {
+        let heard = now < self.last_mail + OUTAGE_GRACE && now < self.last_dns + OUTAGE_GRACE;
+        if outage == Outage::Stopping || heard {
+            self.breach(Invariant::Truth, Some(ticket), format!("{outage:?}, without cause"));
+        }
+    }
+}
+
+/// What a host says about a recipient, for the ledger as well.
+fn decide(
+    plan: &Plan,
+    host: u32,
+    address: &str,
+    now: Duration,
+    ledger: &mut Ledger,
+    greylist: &mut HashMap<String, Duration>,
+) -> Fate {
+    let domain = address.rsplit_once('@').and_then(|(_, domain)| plan.domain(domain));
+    let Some(domain) = domain else {
+        return Fate::Refused(super::texts::Text { kind: Kind::Relay, words: "550 5.7.1 Relaying denied" });
+    };
+    let (mailbox, manners) = (plan.by_address.get(address), &plan.hosts[host as usize].manners);
+    let fate = match (&manners.everybody, mailbox) {
+        (Some(fate), _) => fate,
+        _ if manners.accepts_all => &Fate::Accepted,
+        (_, Some(&mailbox)) => &plan.mailboxes[mailbox as usize].fate,
+        (_, None) => &plan.domains[domain as usize].strangers,
+    };
+    let fate = match fate {
+        Fate::Greylisted(_) => {
+            let first = *greylist.entry(address.to_owned()).or_insert(now);
+            if now >= first + GREYLISTED { Fate::Accepted } else { fate.clone() }
+        }
+        fate => fate.clone(),
+    };
+    match mailbox {
+        Some(&mailbox) => ledger.said(mailbox, host, &fate),
+        None => ledger.said_of_stranger(domain, host, &fate),
+    }
+    fate
+}
+
+impl engine::sim::World for World {
+    fn connect(&mut self, link: Link, to: SocketAddr, wire: &mut Wire) -> Connect {
+        self.note(u64::from(link.id), to.to_string().as_bytes());
+        if to == RESOLVER {
+            self.links.push(Line::Dns(Vec::new()));
+            return Connect::Open(Duration::from_millis(5));
+        }
+        let Some(host) = self.plan.host_at(to) else {
+            self.links.push(Line::Nobody);
+            return Connect::Silent;
+        };
+        self.start(host, link.now);
+        self.tell(link, &format!("to {}", Rc::clone(&self.plan).hosts[host as usize].name));
+        let open = self.plan.hosts[host as usize].state == State::Up;
+        self.links.push(Line::Mail { host, peer: Peer::default(), open });
+        let round_trip = self.plan.hosts[host as usize].manners.round_trip;
+        match self.plan.hosts[host as usize].state {
+            State::Silent => Connect::Silent,
+            State::Refused => Connect::Refused(round_trip),
+            State::Reset => {
+                wire.reset(round_trip * 2);
+                Connect::Open(round_trip)
+            }
+            State::Up => {
+                self.last_mail = self.last_mail.max(link.now + round_trip);
+                self.hosts_open[host as usize] += 1;
+                let most = self.plan.hosts[host as usize].manners.connections_max;
+                let busy = self.hosts_open[host as usize] > most;
+                self.with_peer(link, wire, |peer, scene| peer.greet(round_trip * 2, busy, scene));
+                Connect::Open(round_trip)
+            }
+        }
+    }
+
+    fn hear(&mut self, link: Link, bytes: &[u8], wire: &mut Wire) {
+        if let Some(Line::Dns(heard)) = self.links.get_mut(link.id as usize) {
+            heard.extend_from_slice(bytes);
+            let query = heard.get(2..).and_then(dns::read);
+            if let Some(answer) = query.and_then(|query| dns::answer(&query, &self.plan, true)) {
+                let mut framed = (answer.len() as u16).to_be_bytes().to_vec();
+                framed.extend(answer);
+                wire.send(Duration::from_millis(5), framed);
+                self.last_dns = self.last_dns.max(link.now);
+            }
+            return;
+        }
+        // What is under TLS is made of other random numbers than ours.
+        if bytes.first() != Some(&0x16) {
+            self.note(u64::from(link.id), bytes);
+            self.tell(link, &String::from_utf8_lossy(bytes).replace("\r\n", " | "));
+        }
+        self.last_mail = self.last_mail.max(link.now);
+        self.with_peer(link, wire, |peer, scene| peer.hear(bytes, scene));
+    }
+
+    fn hung_up(&mut self, link: Link) {
+        let Some(line) = self.links.get_mut(link.id as usize) else { return };
+        if let Line::Mail { host, open, .. } = std::mem::replace(line, Line::Nobody) {
+            self.sites[self.plan.hosts[host as usize].site as usize].open -= 1;
+            self.hosts_open[host as usize] -= u32::from(open);
+            self.note(u64::from(link.id), b"closed");
+            self.tell(link, "closed");
+        }
+    }
+
+    fn datagram(&mut self, now: Duration, _to: SocketAddr, payload: &[u8]) -> Vec<(Duration, Vec<u8>)> {
+        self.note(now.as_nanos() as u64, payload);
+        let Some(query) = dns::read(payload) else { return Vec::new() };
+        if self.plan.dns_loss > 0 && self.random.u32(..self.plan.dns_loss) == 0 {
+            // Nobody loses so much that it could not be borne.
+            let lost = self.lost.entry(query.name.clone()).or_default();
+            *lost += 1;
+            if *lost <= 2 {
+                return Vec::new();
+            }
+        }
+        let Some(answer) = dns::answer(&query, &self.plan, false) else { return Vec::new() };
+        self.last_dns = self.last_dns.max(now);
+        vec![(Duration::from_millis(self.random.u64(1..40)), answer)]
+    }
+
+    fn answered(&mut self, now: Duration, answer: Answer) -> Option<(Duration, Request)> {
+        let ticket = answer.ticket;
+        self.note(ticket, format!("{now:?} {:?}", answer.result).as_bytes());
+        if self.telling == Some(ticket) {
+            self.told.push(format!("{:>9.3} s  answer: {:?}", now.as_secs_f64(), answer.result));
+            self.told.extend(answer.trace);
+        }
+        let entry = &mut self.tickets[ticket as usize];
+        entry.owed -= 1;
+        if entry.owed < 0 {
+            self.breach(Invariant::Answered, Some(ticket), "answered twice".into());
+            return None;
+        }
+        self.judge_time(now, ticket);
+        match answer.result {
+            Err(Outage::Crowded) if self.tickets[ticket as usize].priority != Priority::Single => {
+                let after = Duration::from_millis(500);
+                let entry = &mut self.tickets[ticket as usize];
+                (entry.owed, entry.submitted) = (1, now + after);
+                self.crowded += 1;
+                return Some((after, self.request(ticket)?));
+            }
+            Err(outage) => self.judge_outage(now, ticket, outage),
+            Ok(finding) => {
+                let entry = &self.tickets[ticket as usize];
+                let (mailbox, priority, taken) = (entry.mailbox, entry.priority, now - entry.first);
+                if let Err(text) = self.ledger.judge(&self.plan, mailbox, finding.reason) {
+                    let text = format!("{text} (rule {})", finding.rule);
+                    self.breach(Invariant::Truth, Some(ticket), text);
+                }
+                let fair = super::judge::fair(&self.plan, mailbox, priority, taken, finding.reason);
+                if let Err(text) = fair {
+                    let text = format!("{text} (rule {})", finding.rule);
+                    self.breach(Invariant::Fairness, Some(ticket), text);
+                }
+            }
+        }
+        None
+    }
+
+    fn refused(&mut self, _now: Duration, ticket: u64, refusal: Refusal) {
+        self.breach(Invariant::Answered, Some(ticket), format!("not taken: {refusal:?}"));
+    }
+}
