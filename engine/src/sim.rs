@@ -16,7 +16,7 @@ use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// All that is not the engine: mail servers, resolvers, and whoever asks. Times are those since the beginning.
@@ -187,8 +187,9 @@ pub struct Ending {
     pub spins: bool,
 }
 
-/// Nothing is kept for a group without work after this.
-const LINGER: Duration = Duration::from_secs(140);
+/// Nothing is kept for a group without work after this: a session may hang at a recipient whose time is over for another
+/// minute, and what had work is kept for two.
+const LINGER: Duration = Duration::from_secs(200);
 /// What is under way when a shard stops ends with its own time-outs.
 const FAREWELL: Duration = Duration::from_secs(600);
 
@@ -255,10 +256,7 @@ struct Run {
 
 impl Run {
     fn new(shared: &Arc<Shared>, tickets: usize) -> Run {
-        let mailbox = Arc::new(Mailbox {
-            inbox: crate::inbox::Inbox::new(tickets * 2),
-            under_way: Arc::new(AtomicUsize::new(0)),
-        });
+        let mailbox = Arc::new(Mailbox::new(tickets * 2, Arc::default()));
         let client = Client { shared: Arc::clone(shared), mailbox, capacity: tickets, own: Cell::new(0) };
         Run {
             shared: Arc::clone(shared),

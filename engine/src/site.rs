@@ -45,6 +45,8 @@ pub(crate) struct Site {
 pub(crate) struct Group {
     pub(crate) site: Rc<Site>,
     pub(crate) site_name: Box<str>,
+    /// Names it on its shard.
+    pub(crate) number: u64,
     /// How many outages were over when it was last asked.
     pub(crate) outages: Cell<u32>,
     pub(crate) routes: Vec<Route>,
@@ -203,7 +205,7 @@ fn chosen(routes: &[PlannedRoute]) -> Vec<&PlannedRoute> {
 }
 
 impl Group {
-    pub(crate) fn new(plan: &Plan, site: Rc<Site>, now: Instant) -> Group {
+    pub(crate) fn new(plan: &Plan, site: Rc<Site>, number: u64, now: Instant) -> Group {
         let mut last: Rc<str> = "".into();
         let routes = chosen(&plan.routes).into_iter().map(|planned| {
             if *planned.host != *last {
@@ -222,6 +224,7 @@ impl Group {
         Group {
             site,
             site_name: plan.site.clone(),
+            number,
             outages: Cell::new(0),
             routes: routes.collect(),
             one_domain: ONE_DOMAIN_SITES.contains(&&*plan.site),
@@ -475,6 +478,11 @@ impl Group {
 
     pub(crate) fn leave_session_queue(&self) {
         self.state.borrow_mut().queued_for_session = false;
+    }
+
+    /// Whether something waits or is being asked about.
+    pub(crate) fn is_active(&self) -> bool {
+        self.waiting() > 0 || self.state.borrow().open > 0
     }
 
     /// Nothing waits, nothing is open, and nothing has been for a while.

@@ -21,9 +21,10 @@ fn group(site: &str, now: Instant) -> Group {
         site: site.into(),
         group: site.into(),
         routes: vec![route("mx1.example", 1), route("mx1.example", 2), route("mx2.example", 3)],
+        handed: Default::default(),
     };
     let pace = SitePace::new(Ceiling::of(Profile::Polite, site), now);
-    Group::new(&plan, Rc::new(Site::new(pace)), now)
+    Group::new(&plan, Rc::new(Site::new(pace)), 0, now)
 }
 
 fn control(domain: &str, host: &str) -> Control {

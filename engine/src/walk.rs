@@ -16,6 +16,7 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::task::Poll;
 use std::time::Instant;
 
@@ -238,14 +239,26 @@ fn list(records: &Records) -> String {
     words.join(", ")
 }
 
-/// The routes in order, and a name for the set of hosts that does not depend on how equal ones were shuffled.
+/// The routes in order, and a name for the set of hosts that does not depend on how equal ones were shuffled: their
+/// names, or their addresses where every domain has names of its own for them.
 fn plan(set: &MxSet) -> Plan {
-    let mut names: Vec<(u16, &str)> =
-        set.hosts.iter().map(|host| (host.preference, host.name.as_str())).collect();
-    names.sort_unstable();
     let mut group = set.site.as_str().to_owned();
-    for (preference, name) in names {
-        group.push_str(&format!(" {preference}:{name}"));
+    if set.by_address {
+        let mut addresses: Vec<(u16, &IpAddr)> = set
+            .hosts
+            .iter()
+            .flat_map(|host| host.addresses.iter().map(|address| (host.preference, address)))
+            .collect();
+        addresses.sort_unstable();
+        for equal in addresses.chunk_by(|a, b| a.0 == b.0) {
+            group.push_str(" |");
+            equal.iter().for_each(|(_, address)| group.push_str(&format!(" {address}")));
+        }
+    } else {
+        let mut names: Vec<(u16, &str)> =
+            set.hosts.iter().map(|host| (host.preference, host.name.as_str())).collect();
+        names.sort_unstable();
+        names.iter().for_each(|(preference, name)| group.push_str(&format!(" {preference}:{name}")));
     }
     let routes = set.hosts.iter().flat_map(|host| {
         let route = |&address: &IpAddr| PlannedRoute {
@@ -255,5 +268,10 @@ fn plan(set: &MxSet) -> Plan {
         };
         host.addresses.iter().map(route)
     });
-    Plan { site: set.site.as_str().into(), group: group.into(), routes: routes.collect() }
+    Plan {
+        site: set.site.as_str().into(),
+        group: group.into(),
+        routes: routes.collect(),
+        handed: AtomicUsize::new(0),
+    }
 }
