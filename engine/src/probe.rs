@@ -4,13 +4,15 @@
 mod controls;
 mod transaction;
 
+use crate::egress::connect::Unconnected;
+use crate::egress::rest;
 use crate::flight::Flight;
 use crate::runtime::Runtime;
 use crate::session::Session;
 use crate::shard::Shard;
 use crate::site::{DOWN, Group, Next};
 use crate::work::Work;
-use crate::{Finding, Priority};
+use crate::{Finding, Outage, Priority};
 use engine_proto::limits::{RETURNS_MAX, SESSION_IDLE, STRIKES_MAX};
 use engine_proto::pace::{End, Tally};
 use engine_proto::smtp::dialog::{Closure, Event, Step};
@@ -19,7 +21,7 @@ use engine_proto::verdict::catch_all::accepts_everything;
 use engine_proto::verdict::classify::{Classification, ReplyView, classify, reason_at_rcpt};
 use engine_proto::verdict::{Class, Reason, Scope, Stage};
 use std::future::poll_fn;
-use std::io;
+use std::io::ErrorKind;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -54,7 +56,7 @@ pub(crate) async fn serve<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>) {
 }
 
 /// Answers those for whom no route is left.
-fn strand<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>) {
+pub(crate) fn strand<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>) {
     let now = R::now();
     for control in group.take_stranded_controls(now) {
         // Its host accepted somebody and is gone: another one may answer for both.
@@ -68,10 +70,11 @@ fn strand<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>) {
 }
 
 /// Connects to a route and brings the session to where it takes transactions; `None` when it does not get there.
-async fn open<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize) -> Option<Session<R>> {
+async fn open<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize) -> Option<Box<Session<R>>> {
     let route = &group.routes[index];
     let destination = (route.address, shard.smtp_port).into();
-    let config = Rc::clone(&shard.sessions);
+    let source = group.source.get();
+    let config = Rc::clone(&shard.sessions[source]);
     let starttls = !route.plain_only.get();
     let limit = R::now() + shard.session_limit;
     let story = shard.story();
@@ -85,7 +88,7 @@ async fn open<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize)
             return None;
         }
     };
-    shard.shared.reached();
+    shard.shared.reached(source);
     match session.next().await {
         Event::Ready => Some(session),
         Event::Over(closure) => {
@@ -99,14 +102,24 @@ async fn open<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize)
 }
 
 /// A connection could not be made.
-fn unreachable<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize, error: &io::Error) {
+fn unreachable<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize, error: &Unconnected) {
     let route = &group.routes[index];
     let now = R::now();
-    if is_ours(error) {
-        return route.rest(now + RETRY);
-    }
-    shard.shared.not_reached(&group.site_name, now);
-    if error.kind() == io::ErrorKind::TimedOut {
+    let error = match error {
+        Unconnected::Host(error) => error,
+        Unconnected::Ours(_) => return route.rest(now + RETRY),
+        Unconnected::Source(why) => {
+            let (source, time) = (&shard.shared.pool.sources[group.source.get()], shard.shared.age(now));
+            source.failed(why, time);
+            route.rest(now + RETRY);
+            if source.connections.are_down(time) {
+                group.take_expired(None).into_iter().for_each(|work| work.fail(Outage::Unavailable));
+            }
+            return;
+        }
+    };
+    shard.shared.not_reached(group.source.get(), &group.site_name, now);
+    if error.kind() == ErrorKind::TimedOut {
         died(shard, group, index, "no_connection");
     } else if group.is_patient(index, "no_connection") && !route.strike(STRIKES_MAX) {
         // It says at once that nobody listens: a server that is restarted does.
@@ -118,12 +131,6 @@ fn unreachable<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize
 
 /// How long a route is left alone after a failure that may pass at once.
 const RETRY: Duration = Duration::from_secs(2);
-
-/// This host is out of descriptors, ports or memory, which says nothing about the other one.
-fn is_ours(error: &io::Error) -> bool {
-    let ours = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM, libc::EADDRNOTAVAIL];
-    error.raw_os_error().is_some_and(|code| ours.contains(&code))
-}
 
 /// A connection died without a word that means anything. A busy host does so at times; one that always does is
 /// down. Nobody who waits for an answer waits for that.
@@ -180,6 +187,9 @@ fn refused<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize, cl
                 push_back(shard, group, index, said.rule);
             } else {
                 route.take_down(R::now() + DOWN, said.rule);
+                if rest::is_block(shard, &said) {
+                    rest::blocked(shard, group, said.rule);
+                }
             }
         }
         Closure::Closed(_) => died(shard, group, index, "hung_up"),
@@ -205,7 +215,7 @@ async fn converse<R: Runtime>(
     shard: &Rc<Shard<R>>,
     group: &Rc<Group>,
     index: usize,
-    mut session: Session<R>,
+    mut session: Box<Session<R>>,
 ) -> Then {
     let scene = Scene { shard, group, index };
     let mut course = Course::default();
@@ -226,6 +236,8 @@ async fn converse<R: Runtime>(
         } else {
             let works = refuse_utf8(group.take(index, room, R::now()), extensions.smtputf8);
             if works.is_empty() {
+                // Those who have heard all that this host has to say may have no other.
+                strand(shard, group);
                 if group.waiting() > 0 {
                     // What waits is for another route.
                     session.quit().await;
@@ -340,7 +352,7 @@ impl<R: Runtime> Recipients<R> for Asked {
     }
 
     fn cut_off(&mut self, scene: &Scene<'_, R>, closure: &Closure, tally: &Tally) {
-        cut_off(scene.group, &self.0, closure, tally, R::now());
+        cut_off(scene, &self.0, closure, tally);
     }
 }
 
@@ -424,9 +436,10 @@ fn answered<R: Runtime>(
             });
         }
         _ if said.scope == Scope::Session => {
-            // Twice the same: another address may do, above all one of the other family.
-            if work.returns > 0 {
+            // Twice the same, from it or from others here: another address may do, above all one of the other family.
+            if work.returns > 0 || route.says_so(said.rule) {
                 work.tried |= 1 << index;
+                route.always_says(said.rule);
             }
             come_back(group, work, said.rule, R::now());
             return Heard::Push;
@@ -504,9 +517,10 @@ fn mail_refused<R: Runtime>(
     let route = &group.routes[index];
     let said = classify(&ReplyView { stage: Stage::Mail, mx: &route.host, reply });
     let throttled = matches!(said.class, Class::Throttled | Class::Temporary);
+    let block = rest::is_block(shard, &said);
     if throttled {
         push_back(shard, group, index, said.rule);
-    } else if reply.is_permanent() && !utf8 {
+    } else if !utf8 && (block || reply.is_permanent()) {
         // It is about us or our reverse-path: the host would say it to each of thousands.
         route.take_down(R::now() + DOWN, said.rule);
     }
@@ -519,6 +533,9 @@ fn mail_refused<R: Runtime>(
             ask_elsewhere(group, index, work);
         }
     }
+    if block {
+        rest::blocked(shard, group, said.rule);
+    }
     throttled
 }
 
@@ -527,16 +544,18 @@ const HANGUPS_MAX: u8 = 10;
 
 /// A session ended in the middle of a transaction. Who got an answer has it; the others are asked again. Where it ended
 /// at a recipient, that one may be why, so it is asked last, and not for ever.
-fn cut_off(group: &Group, flight: &Flight, closure: &Closure, tally: &Tally, now: Instant) {
+fn cut_off<R: Runtime>(scene: &Scene<'_, R>, flight: &Flight, closure: &Closure, tally: &Tally) {
+    let group = scene.group;
     let blameless = tally.answers > 0 && !ends_at_recipient(closure);
     let suspect = if blameless { None } else { flight.take_first() };
     put_back_rest(group, flight);
+    blame(scene, closure, tally);
     let Some(mut work) = suspect else { return };
     work.leave("hung_up", Some(DOWN));
     // With answers before it, the session's end was hardly this one's doing.
     work.returns += u8::from(tally.answers == 0);
     let most = if work.priority == Priority::Single { 1 } else { RETURNS_MAX };
-    if work.returns > most || work.deadline <= now {
+    if work.returns > most || work.deadline <= R::now() {
         work.give_up();
     } else {
         group.enqueue(work);
@@ -553,13 +572,8 @@ fn ends_at_recipient(closure: &Closure) -> bool {
 }
 
 /// What a session's end in the middle of a transaction says about the host.
-fn blame<R: Runtime>(
-    shard: &Rc<Shard<R>>,
-    group: &Rc<Group>,
-    index: usize,
-    closure: &Closure,
-    tally: &Tally,
-) {
+fn blame<R: Runtime>(scene: &Scene<'_, R>, closure: &Closure, tally: &Tally) {
+    let Scene { shard, group, index } = *scene;
     let at_recipient = ends_at_recipient(closure);
     let hung_up = matches!(closure, Closure::Refused { .. } | Closure::Closed(_));
     if tally.answers > 0 && (hung_up || tally.errors > 0) {

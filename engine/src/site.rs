@@ -47,6 +47,8 @@ pub(crate) struct Group {
     pub(crate) site_name: Box<str>,
     /// Names it on its shard.
     pub(crate) number: u64,
+    /// From which source it is asked.
+    pub(crate) source: Cell<usize>,
     /// How many outages were over when it was last asked.
     pub(crate) outages: Cell<u32>,
     pub(crate) routes: Vec<Route>,
@@ -90,6 +92,8 @@ pub(crate) struct Route {
     resting: Cell<Option<Instant>>,
     /// Connections in a row that died without a word.
     strikes: Cell<u8>,
+    /// What it has said in two sessions in a row to a recipient, about the session.
+    refrain: Cell<Option<&'static str>>,
     /// A TLS handshake failed here: the next session goes in the clear.
     pub(crate) plain_only: Cell<bool>,
 }
@@ -179,6 +183,21 @@ impl Route {
         self.strikes.get() >= patience
     }
 
+    /// It has said this about two sessions in a row: it will say it in a third.
+    pub(crate) fn always_says(&self, rule: &'static str) {
+        self.refrain.set(Some(rule));
+    }
+
+    /// Whether a new session is known to hear this again.
+    pub(crate) fn says_so(&self, rule: &'static str) -> bool {
+        self.refrain.get() == Some(rule)
+    }
+
+    /// It said something about a recipient.
+    pub(crate) fn speaks(&self) {
+        self.refrain.set(None);
+    }
+
     pub(crate) fn works(&self) {
         self.strikes.set(0);
     }
@@ -218,6 +237,7 @@ impl Group {
                 down: Cell::new(None),
                 resting: Cell::new(None),
                 strikes: Cell::new(0),
+                refrain: Cell::new(None),
                 plain_only: Cell::new(false),
             }
         });
@@ -225,6 +245,7 @@ impl Group {
             site,
             site_name: plan.site.clone(),
             number,
+            source: Cell::new(0),
             outages: Cell::new(0),
             routes: routes.collect(),
             one_domain: ONE_DOMAIN_SITES.contains(&&*plan.site),
@@ -317,6 +338,11 @@ impl Group {
     pub(crate) fn take(&self, route: usize, most: usize, now: Instant) -> Vec<Work> {
         let awaited = self.awaited(route, now);
         self.state.borrow_mut().queue.take(route, awaited, most)
+    }
+
+    /// Whether all routes are out of use.
+    pub(crate) fn is_down(&self, now: Instant) -> bool {
+        self.routes.iter().all(|route| route.is_down(now).is_some())
     }
 
     /// Routes that patient work waits for rather than to try `route`: hosts that are preferred to it, and rest for a

@@ -1,7 +1,7 @@
 //! Transactions for control recipients, and what their answers mean.
 
 use super::transaction::{After, Course, Heard, Recipients, Scene, hear};
-use super::{ends_at_recipient, in_words, mail_refused, push_back};
+use super::{blame, ends_at_recipient, in_words, mail_refused, push_back};
 use crate::knowledge::Control;
 use crate::runtime::Runtime;
 use crate::session::Session;
@@ -63,7 +63,8 @@ impl<R: Runtime> Recipients<R> for Controls {
         Recipients::<R>::put_back(self, scene);
     }
 
-    fn cut_off(&mut self, scene: &Scene<'_, R>, closure: &Closure, _tally: &Tally) {
+    fn cut_off(&mut self, scene: &Scene<'_, R>, closure: &Closure, tally: &Tally) {
+        blame(scene, closure, tally);
         // As for recipients: where the session ends at one of them, that one is the suspect.
         let mut controls = self.0.drain(..).flatten();
         let suspect = if ends_at_recipient(closure) { controls.next() } else { None };

@@ -1,6 +1,6 @@
 //! One transaction, whoever its recipients are: those that are asked about, or control recipients.
 
-use super::blame;
+use crate::egress::rest;
 use crate::runtime::Runtime;
 use crate::session::Session;
 use crate::shard::Shard;
@@ -36,7 +36,7 @@ pub(super) trait Recipients<R: Runtime> {
     /// The time of some was over, and not the server's.
     fn out_of_time(&mut self, scene: &Scene<'_, R>);
 
-    /// The session ended.
+    /// The session ended: the host is to be blamed, and who got no answer may be asked again.
     fn cut_off(&mut self, scene: &Scene<'_, R>, closure: &Closure, tally: &Tally);
 }
 
@@ -92,7 +92,10 @@ pub(super) async fn hear<R: Runtime>(
                 scene.heard();
                 course.note(&reply);
                 match recipients.answered(scene, place.into(), &reply, answers > 0) {
-                    Heard::Answer => answers += 1,
+                    Heard::Answer => {
+                        answers += 1;
+                        scene.group.routes[scene.index].speaks();
+                    }
                     Heard::Later => pace.borrow_mut().full(answers),
                     Heard::Push => after = After::Leave,
                 }
@@ -110,6 +113,9 @@ pub(super) async fn hear<R: Runtime>(
                 }
             }
             Event::Ready => {
+                if answers > 0 {
+                    rest::answered(scene.shard, scene.group);
+                }
                 if answers > 0 && after == After::Open {
                     pace.borrow_mut().answered(answers);
                 }
@@ -122,7 +128,6 @@ pub(super) async fn hear<R: Runtime>(
             }
             Event::Over(closure) => {
                 recipients.cut_off(scene, &closure, &course.tally);
-                blame(scene.shard, scene.group, scene.index, &closure, &course.tally);
                 return After::Over;
             }
             Event::StartTls => {}
@@ -134,7 +139,7 @@ impl<R: Runtime> Scene<'_, R> {
     /// The server answered for a recipient.
     fn heard(&self) {
         self.group.routes[self.index].works();
-        self.shard.shared.reached();
+        self.shard.shared.reached(self.group.source.get());
         self.shard.answers.set(self.shard.answers.get() + 1);
     }
 }

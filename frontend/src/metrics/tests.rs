@@ -82,6 +82,7 @@ fn metrics() -> (tempfile::TempDir, Metrics) {
             };
             2
         ],
+        sources: vec![engine::SourceFigures { name: "192.0.2.1".into(), rests: 2, resting: 1, down: false }],
     };
     let gauge = Box::new(move || figures.clone());
     (folder, Metrics::new(2, 100, Arc::new(store), gauge, 1_500))
