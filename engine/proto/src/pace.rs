@@ -28,6 +28,7 @@ const SESSIONS_AT_FIRST: u32 = 10;
 const KEPT_TO_TRY: u32 = 8;
 const KEPT_TO_TRY_MAX: u32 = 256;
 
+const WAIT_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
@@ -84,6 +85,8 @@ pub struct SitePace {
     filled: Instant,
     paused_until: Option<Instant>,
     pushes: u32,
+    /// Since when it has pushed back and given no answer.
+    pushing_since: Option<Instant>,
 }
 
 impl SitePace {
@@ -102,6 +105,7 @@ impl SitePace {
             filled: now,
             paused_until: None,
             pushes: 0,
+            pushing_since: None,
         }
     }
 
@@ -117,7 +121,8 @@ impl SitePace {
         self.fill(now);
         if self.starts < 1.0 {
             let wait = (1.0 - self.starts) * 60.0 / f64::from(self.ceiling.starts_a_minute);
-            return Start::At(now + Duration::from_secs_f64(wait));
+            // What is missing may be less than a nanosecond: nobody is to come back at once.
+            return Start::At(now + Duration::from_secs_f64(wait).max(WAIT_MIN));
         }
         Start::Now
     }
@@ -125,6 +130,11 @@ impl SitePace {
     /// Until when no session begins because the site pushed back.
     pub fn pause(&self, now: Instant) -> Option<Instant> {
         self.paused_until.filter(|&until| until > now)
+    }
+
+    /// Since when the site has pushed back and given no answer.
+    pub fn pushing_since(&self) -> Option<Instant> {
+        self.pushing_since
     }
 
     /// How many sessions may be open at once now.
@@ -140,6 +150,7 @@ impl SitePace {
     /// A transaction of `recipients` got all its answers, `refused` of them refusals.
     pub fn answered(&mut self, recipients: u32) {
         self.pushes = 0;
+        self.pushing_since = None;
         let step = if self.unbent { 1.0 } else { 1.0 / self.window.max(1.0) };
         self.window = (self.window + step).min(f64::from(self.ceiling.sessions));
         if recipients >= self.group.limit {
@@ -154,6 +165,7 @@ impl SitePace {
             return;
         }
         self.halve(open);
+        self.pushing_since.get_or_insert(now);
         let pause = PAUSE_MIN.saturating_mul(1 << self.pushes.min(10)).min(PAUSE_MAX);
         self.pushes = self.pushes.saturating_add(1);
         let spread = 0.75 + (entropy % 1024) as f64 / 2048.0;
