@@ -67,7 +67,7 @@ pub(crate) fn strand<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>) {
 }
 
 /// Connects to a route and brings the session to where it takes transactions; `None` when it does not get there.
-async fn open<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize) -> Option<Session<R>> {
+async fn open<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize) -> Option<Box<Session<R>>> {
     let route = &group.routes[index];
     let destination = (route.address, shard.smtp_port).into();
     let source = group.source.get();
@@ -211,7 +211,7 @@ async fn converse<R: Runtime>(
     shard: &Rc<Shard<R>>,
     group: &Rc<Group>,
     index: usize,
-    mut session: Session<R>,
+    mut session: Box<Session<R>>,
 ) -> Then {
     let mut tally = Tally::default();
     loop {
@@ -234,6 +234,8 @@ async fn converse<R: Runtime>(
         } else {
             let works = refuse_utf8(group.take(index, room), extensions.smtputf8);
             if works.is_empty() {
+                // Those who have heard all that this host has to say may have no other.
+                strand(shard, group);
                 if group.waiting() > 0 {
                     // What waits is for another route.
                     session.quit().await;
@@ -338,7 +340,10 @@ async fn ask<R: Runtime>(
                 shard.shared.reached(group.source.get());
                 if let Some(work) = works.get_mut(usize::from(at)).and_then(Option::take) {
                     match answered(shard, group, index, work, &reply, answers > 0) {
-                        Heard::Answer => answers += 1,
+                        Heard::Answer => {
+                            answers += 1;
+                            group.routes[index].speaks();
+                        }
                         Heard::Later => {}
                         Heard::Push => after = After::Leave,
                     }
@@ -476,9 +481,10 @@ fn answered<R: Runtime>(
             });
         }
         _ if said.scope == Scope::Session => {
-            // Twice the same: another address may do, above all one of the other family.
-            if work.returns > 0 {
+            // Twice the same, from it or from others here: another address may do, above all one of the other family.
+            if work.returns > 0 || route.says_so(said.rule) {
                 work.tried |= 1 << index;
+                route.always_says(said.rule);
             }
             come_back(group, work, said.rule, R::now());
             return Heard::Push;

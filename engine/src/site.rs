@@ -82,6 +82,8 @@ pub(crate) struct Route {
     resting: Cell<Option<Instant>>,
     /// Connections in a row that died without a word.
     strikes: Cell<u8>,
+    /// What it has said in two sessions in a row to a recipient, about the session.
+    refrain: Cell<Option<&'static str>>,
     /// A TLS handshake failed here: the next session goes in the clear.
     pub(crate) plain_only: Cell<bool>,
 }
@@ -168,6 +170,21 @@ impl Route {
         self.strikes.get() >= patience
     }
 
+    /// It has said this about two sessions in a row: it will say it in a third.
+    pub(crate) fn always_says(&self, rule: &'static str) {
+        self.refrain.set(Some(rule));
+    }
+
+    /// Whether a new session is known to hear this again.
+    pub(crate) fn says_so(&self, rule: &'static str) -> bool {
+        self.refrain.get() == Some(rule)
+    }
+
+    /// It said something about a recipient.
+    pub(crate) fn speaks(&self) {
+        self.refrain.set(None);
+    }
+
     pub(crate) fn works(&self) {
         self.strikes.set(0);
     }
@@ -194,6 +211,7 @@ impl Group {
                 down: Cell::new(None),
                 resting: Cell::new(None),
                 strikes: Cell::new(0),
+                refrain: Cell::new(None),
                 plain_only: Cell::new(false),
             }
         });
