@@ -411,6 +411,24 @@ impl Client {
         Some(answer)
     }
 
+    /// Puts up to `most` answers into `into`; waits for the first no longer than `patience`. For those who take many
+    /// at a time.
+    pub fn answers_blocking(&self, most: usize, patience: Duration, into: &mut Vec<Answer>) {
+        let before = into.len();
+        let inbox = &self.mailbox.inbox;
+        let first = if patience.is_zero() { inbox.try_pop() } else { inbox.pop_blocking(patience) };
+        into.extend(first);
+        while into.len() - before < most
+            && into.len() > before
+            && let Some(answer) = inbox.try_pop()
+        {
+            into.push(answer);
+        }
+        let count = into.len() - before;
+        self.own.set(self.own.get().saturating_sub(count));
+        self.mailbox.under_way.fetch_sub(count, Ordering::Relaxed);
+    }
+
     fn release(&self) {
         self.own.set(self.own.get().saturating_sub(1));
         self.mailbox.under_way.fetch_sub(1, Ordering::Relaxed);
