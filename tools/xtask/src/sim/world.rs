@@ -139,7 +139,13 @@ impl World {
     fn request(&self, ticket: u64) -> Option<Request> {
         let entry = &self.tickets[ticket as usize];
         let address = Address::parse(&self.plan.mailboxes[entry.mailbox as usize].address).ok()?;
-        Some(Request { ticket, address, priority: entry.priority, trace: self.telling == Some(ticket) })
+        Some(Request {
+            ticket,
+            owner: 0,
+            address,
+            priority: entry.priority,
+            trace: self.telling == Some(ticket),
+        })
     }
 
     pub fn breach(&mut self, invariant: Invariant, ticket: Option<u64>, text: String) {
