@@ -232,7 +232,12 @@ async fn converse<R: Runtime>(
             let _busy = group.busy();
             controls::ask_controls(shard, group, index, &mut session, controls, &mut tally).await
         } else {
-            let works = refuse_utf8(group.take(index, room), extensions.smtputf8);
+            let works = group.take(index, room);
+            let any = !works.is_empty();
+            let works = spare(shard, group, index, refuse_utf8(works, extensions.smtputf8));
+            if works.is_empty() && any {
+                continue;
+            }
             if works.is_empty() {
                 // Those who have heard all that this host has to say may have no other.
                 strand(shard, group);
@@ -280,6 +285,16 @@ fn refuse_utf8(works: Vec<Work>, smtputf8: bool) -> Vec<Work> {
         work.settle(Reason::Unverifiable, "no_smtputf8");
     }
     can
+}
+
+/// Answers those of whose domain the host is known, by now, to accept everyone.
+fn spare<R: Runtime>(shard: &Shard<R>, group: &Group, index: usize, works: Vec<Work>) -> Vec<Work> {
+    if !group.catch_alls.get() {
+        return works;
+    }
+    let (knowledge, now) = (shard.knowledge.borrow(), R::now());
+    let host = &group.routes[index].host;
+    works.into_iter().filter_map(|work| knowledge.spare(work, host, now)).collect()
 }
 
 /// How often a session that waits for work looks whether somebody else needs its place.

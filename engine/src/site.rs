@@ -44,6 +44,8 @@ pub(crate) struct Group {
     pub(crate) site_name: Box<str>,
     /// From which source it is asked.
     pub(crate) source: Cell<usize>,
+    /// A domain of it accepts everyone, or did.
+    pub(crate) catch_alls: Cell<bool>,
     /// How many outages were over when it was last asked.
     pub(crate) outages: Cell<u32>,
     pub(crate) routes: Vec<Route>,
@@ -219,6 +221,7 @@ impl Group {
             site,
             site_name: plan.site.clone(),
             source: Cell::new(0),
+            catch_alls: Cell::new(false),
             outages: Cell::new(0),
             routes: routes.collect(),
             one_domain: ONE_DOMAIN_SITES.contains(&&*plan.site),
@@ -352,6 +355,14 @@ impl Group {
             }
         }
         rest.map_or(Next::Nothing, Next::Rest)
+    }
+
+    /// The route that a work would take that comes in now, if it need not wait for one.
+    pub(crate) fn first_open(&self, now: Instant) -> Option<&Route> {
+        self.routes
+            .iter()
+            .find(|route| route.is_down(now).is_none())
+            .filter(|route| route.rests(now).is_none())
     }
 
     /// How many works and controls wait.

@@ -106,7 +106,11 @@ fn control_answered<R: Runtime>(
         push_back(shard, group, index);
         ask_again(shard, group, control.clone(), true);
     } else {
-        shard.knowledge.borrow_mut().learned(control, ControlFinding::of(&said), R::now());
+        let finding = ControlFinding::of(&said);
+        if finding == ControlFinding::AcceptsAll {
+            group.catch_alls.set(true);
+        }
+        shard.knowledge.borrow_mut().learned(control, finding, R::now());
     }
     push
 }
