@@ -337,7 +337,9 @@ async fn ask<R: Runtime>(
     let single = |work: &Work| work.priority == Priority::Single;
     if works.len() > 1 && works.iter().flatten().any(single) {
         // A server may hang at one of them, and others wait behind it.
-        session.limit = session.limit.min(now + COMPANY_PATIENCE);
+        let first = works.iter().flatten().filter(|work| single(work)).map(|work| work.deadline).min();
+        let first = first.map_or(now + COMPANY_PATIENCE, |first| first.max(now + LAST_WORD));
+        session.limit = session.limit.min(now + COMPANY_PATIENCE).min(first);
     }
     let smtputf8 = works.iter().flatten().any(|work| work.address.needs_smtputf8());
     session.dialog.transact(now, works.iter().flatten().map(|work| work.address.as_str()), smtputf8);
@@ -395,6 +397,10 @@ async fn ask<R: Runtime>(
 
 /// How long recipients that are asked about together wait, if somebody waits for one of them: less than for one alone.
 const COMPANY_PATIENCE: Duration = Duration::from_secs(12);
+
+/// A server is given this long, even if somebody's time is over before: who comes last must not cost the others their
+/// session at once.
+const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// Answers those whose time is over. The others are asked again; the first of all that got no answer is why they
 /// were not answered, and is asked alone from now on.
