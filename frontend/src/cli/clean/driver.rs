@@ -322,18 +322,20 @@ impl Run<'_> {
                 self.outage = None;
                 self.put_off.answered(asked);
                 let delay = retry_after.filter(|_| verdict.reason == "unverifiable");
-                if let Some(delay) = delay.map(|delay| delay.min(RETRY_DELAY_MAX)) {
+                if let Some(wanted) = delay {
                     let since = asked.since.unwrap_or(now);
-                    let waited = Duration::from_millis(now - since);
-                    if waited + delay <= self.parts.waits.later && asked.retries < RETRIES_MAX {
+                    let left = self.parts.waits.later.saturating_sub(Duration::from_millis(now - since));
+                    // What the server wants is often a guess: when the time is over, it is asked once more.
+                    let delay = wanted.min(RETRY_DELAY_MAX).min(left);
+                    if !delay.is_zero() && asked.retries < RETRIES_MAX {
                         asked.since = Some(since);
                         asked.retries += 1;
                         self.summary.retries += 1;
-                        self.put_off.postpone(state, asked, now, millis(delay))?;
+                        self.put_off.postpone(state, asked, now, millis(delay).max(1))?;
                         self.flight.release(ticket);
                         return Ok(());
                     }
-                    self.summary.give_up(delay);
+                    self.summary.give_up(wanted);
                 }
                 self.settle(ticket, verdict)
             }
