@@ -1,9 +1,10 @@
 //! One SMTP session: the dialog machine of engine-proto, driven over a connection.
 
+use crate::egress::Source;
+use crate::egress::connect::Unconnected;
 use crate::runtime::Runtime;
 use crate::tls::Transport;
-use engine_proto::limits;
-use engine_proto::smtp::dialog::{Dialog, DialogConfig, Event};
+use engine_proto::smtp::dialog::{Dialog, Event};
 use rustls::ClientConfig;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -18,9 +19,9 @@ const READ_BYTES_A_REPLY: usize = 64;
 /// Room for one read, at most: the replies of a group of 100 recipients fit in two.
 const READ_BYTES_MAX: usize = 4096;
 
-/// What all sessions of a shard share.
+/// What all sessions of a shard from one source share.
 pub(crate) struct SessionConfig {
-    pub(crate) dialog: Arc<DialogConfig>,
+    pub(crate) source: Arc<Source>,
     pub(crate) tls: Arc<ClientConfig>,
 }
 
@@ -43,7 +44,7 @@ impl<R: Runtime> Session<R> {
     /// Connects to a host. `starttls`: use TLS where the host offers it.
     ///
     /// # Errors
-    /// What the connection failed with; [`io::ErrorKind::TimedOut`] after [`limits::CONNECT_TIMEOUT`].
+    /// As [`Source::connect`].
     pub(crate) async fn connect(
         config: Rc<SessionConfig>,
         host: Rc<str>,
@@ -51,28 +52,34 @@ impl<R: Runtime> Session<R> {
         starttls: bool,
         limit: Instant,
         mut story: Option<Vec<String>>,
-    ) -> Result<Box<Session<R>>, (io::Error, Option<Vec<String>>)> {
-        let deadline = (R::now() + limits::CONNECT_TIMEOUT).min(limit);
-        let result = R::connect(None, destination, deadline).await;
+    ) -> Result<Box<Session<R>>, (Unconnected, Option<Vec<String>>)> {
+        let result = config.source.connect::<R>(destination, limit).await;
         if let Some(story) = &mut story {
+            let from = config.source.in_stories();
             story.push(match &result {
-                Ok(_) => format!("connect {host} [{destination}]: open"),
-                Err(error) => format!("connect {host} [{destination}]: {error}"),
+                Ok(_) => format!("connect {host} [{destination}]{from}: open"),
+                Err(error) => format!("connect {host} [{destination}]{from}: {error}"),
             });
         }
-        match result {
-            Ok(stream) => Ok(Box::new(Session {
-                transport: Transport::Plain(stream),
-                dialog: Dialog::new(Arc::clone(&config.dialog), starttls, R::now()),
-                config,
-                host,
-                address: destination.ip(),
-                limit,
-                story,
-                heard: Vec::new(),
-            })),
-            Err(error) => Err((error, story)),
+        let (stream, early) = match result {
+            Ok(connected) => connected,
+            Err(error) => return Err((error, story)),
+        };
+        let mut session = Box::new(Session {
+            transport: Transport::Plain(stream),
+            dialog: Dialog::new(Arc::clone(&config.source.dialog), starttls, R::now()),
+            config,
+            host,
+            address: destination.ip(),
+            limit,
+            story,
+            heard: Vec::new(),
+        });
+        if !early.is_empty() {
+            session.listen(&early);
+            session.dialog.receive(R::now(), &early);
         }
+        Ok(session)
     }
 
     /// The next event of the dialog.

@@ -43,6 +43,8 @@ pub(crate) struct Site {
 pub(crate) struct Group {
     pub(crate) site: Rc<Site>,
     pub(crate) site_name: Box<str>,
+    /// From which source it is asked.
+    pub(crate) source: Cell<usize>,
     /// A domain of it accepts everyone, or did.
     pub(crate) catch_alls: Cell<bool>,
     /// How many outages were over when it was last asked.
@@ -222,6 +224,7 @@ impl Group {
         Group {
             site,
             site_name: plan.site.clone(),
+            source: Cell::new(0),
             catch_alls: Cell::new(false),
             outages: Cell::new(0),
             routes: routes.collect(),
@@ -313,6 +316,11 @@ impl Group {
     /// Takes up to `most` works that have not been answered for on `route`, in the order of their turns.
     pub(crate) fn take(&self, route: usize, most: usize) -> Vec<Work> {
         self.state.borrow_mut().queue.take(route, most)
+    }
+
+    /// Whether all routes are out of use.
+    pub(crate) fn is_down(&self, now: Instant) -> bool {
+        self.routes.iter().all(|route| route.is_down(now).is_some())
     }
 
     /// Takes all works whose time is over, or all there are.
