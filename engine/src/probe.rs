@@ -15,7 +15,6 @@ use engine_proto::limits::{RETURNS_MAX, SESSION_IDLE, STRIKES_MAX};
 use engine_proto::pace::Start;
 use engine_proto::smtp::dialog::{Closure, Event, Step};
 use engine_proto::smtp::reply::Reply;
-use engine_proto::verdict::catch_all::accepts_everything;
 use engine_proto::verdict::classify::{Classification, ReplyView, classify, reason_at_rcpt};
 use engine_proto::verdict::{Class, Reason, Scope, Stage};
 use std::future::poll_fn;
@@ -474,7 +473,7 @@ fn answered<R: Runtime>(
     #[cfg(feature = "sim")]
     let Some(mut work) = mistaken(work, &said) else { return Heard::Answer };
     match said.class {
-        Class::Accepted | Class::ExistsThrottled if accepts_everything(&route.host) => {
+        Class::Accepted | Class::ExistsThrottled if route.accepts_everything => {
             work.settle(Reason::Unverifiable, "accepts_everything");
         }
         Class::Accepted | Class::ExistsThrottled => {

@@ -10,6 +10,7 @@ use crate::queue::Queue;
 use crate::work::{Plan, Work};
 use engine_proto::limits::{SINGLE_PATIENCE, TRANSACTION_RECIPIENTS_MAX};
 use engine_proto::pace::{SitePace, Start};
+use engine_proto::verdict::catch_all::accepts_everything;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -84,6 +85,8 @@ pub(crate) struct Route {
     resting: Cell<Option<Instant>>,
     /// Connections in a row that died without a word.
     strikes: Cell<u8>,
+    /// Its accepts show nothing: [`accepts_everything`].
+    pub(crate) accepts_everything: bool,
     /// What it has said in two sessions in a row to a recipient, about the session.
     refrain: Cell<Option<&'static str>>,
     /// A TLS handshake failed here: the next session goes in the clear.
@@ -213,6 +216,7 @@ impl Group {
                 down: Cell::new(None),
                 resting: Cell::new(None),
                 strikes: Cell::new(0),
+                accepts_everything: accepts_everything(host),
                 refrain: Cell::new(None),
                 plain_only: Cell::new(false),
             }
