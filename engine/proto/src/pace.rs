@@ -89,6 +89,8 @@ const BUDGET_AT_FIRST: u32 = POLITE_ERRORS;
 /// So many sessions that survive their budget double a limit that was learned.
 const HOLDS_TO_FORGET: u32 = 8;
 
+/// Shortest wait for a start.
+const WAIT_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
@@ -149,7 +151,8 @@ impl SitePace {
         self.fill(now);
         if self.starts < 1.0 {
             let wait = (1.0 - self.starts) * 60.0 / f64::from(self.ceiling.starts_a_minute);
-            return Start::At(now + Duration::from_secs_f64(wait));
+            // What is left of a start may be too little for any clock to show.
+            return Start::At(now + Duration::from_secs_f64(wait).max(WAIT_MIN));
         }
         Start::Now
     }

@@ -43,7 +43,7 @@ pub(super) async fn ask_controls<R: Runtime>(
                 tally.answers += 1;
                 tally.errors += u32::from(!reply.is_positive());
                 group.routes[index].works();
-                shard.shared.reached();
+                shard.shared.reached(group.source.get());
                 if let Some(control) = controls.get_mut(usize::from(at)).and_then(Option::take)
                     && control_answered(shard, group, index, &control, &reply)
                 {
@@ -106,7 +106,11 @@ fn control_answered<R: Runtime>(
         push_back(shard, group, index);
         ask_again(shard, group, control.clone(), true);
     } else {
-        shard.knowledge.borrow_mut().learned(control, ControlFinding::of(&said), R::now());
+        let finding = ControlFinding::of(&said);
+        if finding == ControlFinding::AcceptsAll {
+            group.catch_alls.set(true);
+        }
+        shard.knowledge.borrow_mut().learned(control, finding, R::now());
     }
     push
 }
