@@ -332,7 +332,11 @@ impl Run<'_> {
                 let delay = retry_after.filter(|_| verdict.reason == "unverifiable");
                 if let Some(wanted) = delay {
                     let since = asked.since.unwrap_or(now);
-                    let left = self.parts.waits.later.saturating_sub(Duration::from_millis(now.saturating_sub(since)));
+                    let left = self
+                        .parts
+                        .waits
+                        .later
+                        .saturating_sub(Duration::from_millis(now.saturating_sub(since)));
                     // What the server wants is often a guess: when the time is over, it is asked once more.
                     let delay = wanted.min(RETRY_DELAY_MAX).min(left);
                     if !delay.is_zero() && asked.retries < RETRIES_MAX {
