@@ -25,7 +25,13 @@ pub(crate) fn complete(config: &mut EngineConfig) -> Result<(), StartError> {
             })?
             .as_str()
             .to_owned(),
-        None => host_name(),
+        // Where each source has a name of its own, nobody hears the host's.
+        None => config
+            .sources
+            .iter()
+            .find_map(|source| source.ehlo.clone())
+            .filter(|_| config.sources.iter().all(|source| source.ehlo.is_some()))
+            .unwrap_or_else(host_name),
     };
     for source in &mut config.sources {
         // What is set for all holds for each that has none of its own.

@@ -17,7 +17,6 @@ use engine_proto::limits::{RETURNS_MAX, SESSION_IDLE, STRIKES_MAX};
 use engine_proto::pace::{End, Tally};
 use engine_proto::smtp::dialog::{Closure, Event, Step};
 use engine_proto::smtp::reply::Reply;
-use engine_proto::verdict::catch_all::accepts_everything;
 use engine_proto::verdict::classify::{Classification, ReplyView, classify, reason_at_rcpt};
 use engine_proto::verdict::{Class, Reason, Scope, Stage};
 use std::future::poll_fn;
@@ -234,7 +233,12 @@ async fn converse<R: Runtime>(
             let _busy = group.busy();
             controls::ask_controls(&scene, &mut session, controls, &mut course).await
         } else {
-            let works = refuse_utf8(group.take(index, room, R::now()), extensions.smtputf8);
+            let works = group.take(index, room, R::now());
+            let any = !works.is_empty();
+            let works = spare(shard, group, index, refuse_utf8(works, extensions.smtputf8));
+            if works.is_empty() && any {
+                continue;
+            }
             if works.is_empty() {
                 // Those who have heard all that this host has to say may have no other.
                 strand(shard, group);
@@ -272,6 +276,16 @@ fn refuse_utf8(works: Vec<Work>, smtputf8: bool) -> Vec<Work> {
         work.settle(Reason::Unverifiable, "no_smtputf8");
     }
     can
+}
+
+/// Answers those of whose domain the host is known, by now, to accept everyone.
+fn spare<R: Runtime>(shard: &Shard<R>, group: &Group, index: usize, works: Vec<Work>) -> Vec<Work> {
+    if !group.catch_alls.get() {
+        return works;
+    }
+    let (knowledge, now) = (shard.knowledge.borrow(), R::now());
+    let host = &group.routes[index].host;
+    works.into_iter().filter_map(|work| knowledge.spare(work, host, now)).collect()
 }
 
 /// How often a session that waits for work looks whether somebody else needs its place.
@@ -408,7 +422,7 @@ fn answered<R: Runtime>(
     #[cfg(feature = "sim")]
     let Some(mut work) = mistaken(work, &said) else { return Heard::Answer };
     match said.class {
-        Class::Accepted | Class::ExistsThrottled if accepts_everything(&route.host) => {
+        Class::Accepted | Class::ExistsThrottled if route.accepts_everything => {
             work.settle(Reason::Unverifiable, "accepts_everything");
         }
         Class::Accepted | Class::ExistsThrottled => {

@@ -171,6 +171,8 @@ impl Queue {
     fn lane(&mut self, work: &Work) -> &mut Lane {
         let at = self.lanes.iter().position(|lane| lane.takes(work)).unwrap_or(self.lanes.len());
         if at == self.lanes.len() {
+            // Room for one more, and not for four: most groups have one lane at a time.
+            self.lanes.reserve_exact(1);
             self.lanes.push(Lane::new(work));
         }
         let lane = &mut self.lanes[at];

@@ -311,6 +311,7 @@ impl<R: Runtime> Shard<R> {
         if group.outages.replace(connections.ended()) != connections.ended() || down {
             group.lift("no_connection");
         }
+        let Some(work) = self.spare(&group, work, now) else { return };
         if work.priority == Priority::Single && group.is_hopeless(now) {
             let until = group.site.pace.borrow().pause(now).unwrap_or(now);
             return probe::pushed_away(work, group.site.pushed.get(), until, now);
@@ -325,6 +326,17 @@ impl<R: Runtime> Shard<R> {
             group.take_stranded(now).into_iter().for_each(|work| self.shared.give_up(work, now));
         }
         self.dispatch(&group);
+    }
+
+    /// Answers a work where that needs no question: the host that would be asked is known to accept everyone.
+    fn spare(&self, group: &Group, work: Work, now: Instant) -> Option<Work> {
+        if !group.catch_alls.get() || work.address.needs_smtputf8() {
+            return Some(work);
+        }
+        match group.first_open(now) {
+            Some(route) => self.knowledge.borrow().spare(work, &route.host, now),
+            None => Some(work),
+        }
     }
 
     /// The group of a plan; `None` where no source reaches any of its hosts.

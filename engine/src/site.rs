@@ -11,6 +11,7 @@ use crate::queue::Queue;
 use crate::work::{Plan, PlannedRoute, Work};
 use engine_proto::limits::{BULK_PATIENCE, MX_ADDRESSES_MAX, SINGLE_PATIENCE, TRANSACTION_RECIPIENTS_MAX};
 use engine_proto::pace::{SitePace, Start};
+use engine_proto::verdict::catch_all::accepts_everything;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -54,6 +55,8 @@ pub(crate) struct Group {
     pub(crate) number: u64,
     /// From which source it is asked.
     pub(crate) source: Cell<usize>,
+    /// A domain of it accepts everyone, or did.
+    pub(crate) catch_alls: Cell<bool>,
     /// How many outages were over when it was last asked.
     pub(crate) outages: Cell<u32>,
     pub(crate) routes: Vec<Route>,
@@ -97,6 +100,8 @@ pub(crate) struct Route {
     resting: Cell<Option<Instant>>,
     /// Connections in a row that died without a word.
     strikes: Cell<u8>,
+    /// Its accepts show nothing: [`accepts_everything`].
+    pub(crate) accepts_everything: bool,
     /// What it has said in two sessions in a row to a recipient, about the session.
     refrain: Cell<Option<&'static str>>,
     /// A TLS handshake failed here: the next session goes in the clear.
@@ -248,6 +253,7 @@ impl Group {
                 down: Cell::new(None),
                 resting: Cell::new(None),
                 strikes: Cell::new(0),
+                accepts_everything: accepts_everything(&last),
                 refrain: Cell::new(None),
                 plain_only: Cell::new(false),
             }
@@ -257,6 +263,7 @@ impl Group {
             site_name: plan.site.clone(),
             number,
             source: Cell::new(0),
+            catch_alls: Cell::new(false),
             outages: Cell::new(0),
             routes: routes.collect(),
             one_domain: ONE_DOMAIN_SITES.contains(&&*plan.site),
@@ -424,6 +431,14 @@ impl Group {
             }
         }
         rest.map_or(Next::Nothing, Next::Rest)
+    }
+
+    /// The route that a work would take that comes in now, if it need not wait for one.
+    pub(crate) fn first_open(&self, now: Instant) -> Option<&Route> {
+        self.routes
+            .iter()
+            .find(|route| route.is_down(now).is_none())
+            .filter(|route| route.rests(now).is_none())
     }
 
     /// How many works and controls wait.

@@ -28,6 +28,7 @@ const SESSIONS_AT_FIRST: u32 = 10;
 const KEPT_TO_TRY: u32 = 8;
 const KEPT_TO_TRY_MAX: u32 = 256;
 
+/// Shortest wait for a start.
 const WAIT_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
@@ -121,7 +122,7 @@ impl SitePace {
         self.fill(now);
         if self.starts < 1.0 {
             let wait = (1.0 - self.starts) * 60.0 / f64::from(self.ceiling.starts_a_minute);
-            // What is missing may be less than a nanosecond: nobody is to come back at once.
+            // What is left of a start may be too little for any clock to show.
             return Start::At(now + Duration::from_secs_f64(wait).max(WAIT_MIN));
         }
         Start::Now

@@ -102,6 +102,10 @@ fn answered<R: Runtime>(scene: &Scene<'_, R>, control: Control, reply: &Reply, b
         ask_again(scene, control, true);
         return Heard::Push;
     }
-    shard.knowledge.borrow_mut().learned(&control, ControlFinding::of(&said), R::now());
+    let finding = ControlFinding::of(&said);
+    if finding == ControlFinding::AcceptsAll {
+        group.catch_alls.set(true);
+    }
+    shard.knowledge.borrow_mut().learned(&control, finding, R::now());
     Heard::Answer
 }
