@@ -172,8 +172,7 @@ impl Campaign<'_> {
     fn go(&self, mailnet: &Mailnet, random: &mut fastrand::Rng) -> Result<Result<String, String>, Failure> {
         let (mut resident, mut kills) = (0, 0);
         for kill in 0..=KILLS {
-            let more =
-                if kill == KILLS { u64::MAX } else { random.u64(0..self.list.size.lines * 5) };
+            let more = if kill == KILLS { u64::MAX } else { random.u64(0..self.list.size.lines * 5) };
             let mut run = self.start(mailnet, kill > 0)?;
             let watched = self.watch(&mut run, more, kill < KILLS, &mut resident)?;
             match watched {
