@@ -136,7 +136,7 @@ fn send_on<R: Runtime>(shard: &Rc<Shard<R>>, mut work: Work, found: &Found, stor
         }
         Found::Hosts(plan) => {
             work.leave("no_answer_in_time", None);
-            let owner = shard.shared.shard_of(&plan.site);
+            let owner = shard.shared.owner_of(plan, work.address.domain());
             if let Err(Message::Probe(work, _)) = owner.inbox.push(Message::Probe(work, Arc::clone(plan))) {
                 // Room was reserved with the ticket; without it there is nothing to be said.
                 work.fail(Outage::Unavailable);

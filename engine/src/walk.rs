@@ -4,7 +4,7 @@ use crate::inquiry::{Asker, MailHosts};
 use crate::runtime::Runtime;
 use crate::seed::HashMap;
 use crate::shard::Shard;
-use crate::work::{Plan, Work};
+use crate::work::{Plan, PlannedRoute, Work};
 use crate::{Outage, Priority};
 use engine_proto::address::Domain;
 use engine_proto::dns::mx::{Dead, MxPlan, MxSet, NoMail};
@@ -17,6 +17,7 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -292,20 +293,41 @@ fn list(records: &Records) -> String {
     words.join(", ")
 }
 
-/// The routes in order, and a name for the set of hosts that does not depend on how equal ones were shuffled.
+/// The routes in order, and a name for the set of hosts that does not depend on how equal ones were shuffled: their
+/// names, or their addresses where every domain has names of its own for them.
 fn plan(set: &MxSet) -> Plan {
-    let mut names: Vec<(u16, &str)> =
-        set.hosts.iter().map(|host| (host.preference, host.name.as_str())).collect();
-    names.sort_unstable();
     let mut group = set.site.as_str().to_owned();
-    for (preference, name) in names {
-        group.push_str(&format!(" {preference}:{name}"));
+    if set.by_address {
+        let mut addresses: Vec<(u16, &IpAddr)> = set
+            .hosts
+            .iter()
+            .flat_map(|host| host.addresses.iter().map(|address| (host.preference, address)))
+            .collect();
+        addresses.sort_unstable();
+        for equal in addresses.chunk_by(|a, b| a.0 == b.0) {
+            group.push_str(" |");
+            equal.iter().for_each(|(_, address)| group.push_str(&format!(" {address}")));
+        }
+    } else {
+        let mut names: Vec<(u16, &str)> =
+            set.hosts.iter().map(|host| (host.preference, host.name.as_str())).collect();
+        names.sort_unstable();
+        names.iter().for_each(|(preference, name)| group.push_str(&format!(" {preference}:{name}")));
     }
-    let routes = set
-        .hosts
-        .iter()
-        .flat_map(|host| host.addresses.iter().map(|&address| (Box::from(host.name.as_str()), address)));
-    Plan { site: set.site.as_str().into(), group: group.into(), routes: routes.collect() }
+    let routes = set.hosts.iter().flat_map(|host| {
+        let route = |&address: &IpAddr| PlannedRoute {
+            host: host.name.as_str().into(),
+            preference: host.preference,
+            address,
+        };
+        host.addresses.iter().map(route)
+    });
+    Plan {
+        site: set.site.as_str().into(),
+        group: group.into(),
+        routes: routes.collect(),
+        handed: AtomicUsize::new(0),
+    }
 }
 
 #[cfg(test)]
