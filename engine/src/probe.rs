@@ -260,6 +260,7 @@ async fn converse<R: Runtime>(
         match after {
             After::Open => {}
             After::Leave => {
+                group.site.survived(tally.asked, tally.errors);
                 session.quit().await;
                 return Then::Again;
             }

@@ -12,10 +12,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Room for one read, at least: a waiting read holds its buffer, and most sessions of a large list wait.
-const READ_BYTES_MIN: usize = 512;
-/// Room for a reply that is due behind the next one.
-const READ_BYTES_A_REPLY: usize = 64;
+/// Room for one read where a single reply is due, as to EHLO. A waiting read holds its buffer, and most sessions of a
+/// large list wait.
+const READ_BYTES_ALONE: usize = 512;
+/// Room for each of several replies that are due.
+const READ_BYTES_A_REPLY: usize = 96;
 /// Room for one read, at most: the replies of a group of 100 recipients fit in two.
 const READ_BYTES_MAX: usize = 4096;
 
@@ -141,7 +142,10 @@ impl<R: Runtime> Session<R> {
     }
 
     async fn read(&mut self) {
-        let room = READ_BYTES_MIN + READ_BYTES_A_REPLY * self.dialog.replies_due();
+        let room = match self.dialog.replies_due() {
+            0 => READ_BYTES_ALONE,
+            behind_the_next => READ_BYTES_A_REPLY * (behind_the_next + 1),
+        };
         let buffer = Vec::with_capacity(room.min(READ_BYTES_MAX));
         let (result, bytes) = self.transport.read(buffer, self.deadline()).await;
         match result {
