@@ -92,6 +92,8 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
         Err(error) => {
             // The writer may be what failed: then it fails again, and the first error is the one to tell.
             let _ = run.write();
+            // Where the disk was full there is room now for what was done.
+            drop(run.parts.state);
             Err(run.parts.sink.keep(error))
         }
     }
@@ -332,7 +334,11 @@ impl Run<'_> {
                 let delay = retry_after.filter(|_| verdict.reason == "unverifiable");
                 if let Some(wanted) = delay {
                     let since = asked.since.unwrap_or(now);
-                    let left = self.parts.waits.later.saturating_sub(Duration::from_millis(now.saturating_sub(since)));
+                    let left = self
+                        .parts
+                        .waits
+                        .later
+                        .saturating_sub(Duration::from_millis(now.saturating_sub(since)));
                     // What the server wants is often a guess: when the time is over, it is asked once more.
                     let delay = wanted.min(RETRY_DELAY_MAX).min(left);
                     if !delay.is_zero() && asked.retries < RETRIES_MAX {
