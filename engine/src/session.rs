@@ -10,7 +10,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Room for one read, at least: a waiting read holds its buffer, and most sessions of a large list wait.
 const READ_BYTES_MIN: usize = 512;
@@ -18,6 +18,9 @@ const READ_BYTES_MIN: usize = 512;
 const READ_BYTES_A_REPLY: usize = 64;
 /// Room for one read, at most: the replies of a group of 100 recipients fit in two.
 const READ_BYTES_MAX: usize = 4096;
+
+/// What has come is read within this.
+const QUIET: Duration = Duration::from_millis(1);
 
 /// What all sessions of a shard from one source share.
 pub(crate) struct SessionConfig {
@@ -91,6 +94,24 @@ impl<R: Runtime> Session<R> {
                 Some(event) => return event,
                 None if self.dialog.wants_write() => self.write().await,
                 None => self.read().await,
+            }
+        }
+    }
+
+    /// Whether the server has kept silent while nothing was asked. What it says unasked would be taken for the answer
+    /// to what comes next, and all answers behind it for others' answers: such a session is over.
+    pub(crate) async fn is_quiet(&mut self) -> bool {
+        let buffer = Vec::with_capacity(READ_BYTES_MIN);
+        match self.transport.read(buffer, R::now() + QUIET).await {
+            (Err(error), _) if error.kind() == io::ErrorKind::TimedOut => true,
+            (Ok(length), bytes) if length > 0 => {
+                self.listen(&bytes);
+                self.dialog.receive(R::now(), &bytes);
+                false
+            }
+            _ => {
+                self.dialog.closed();
+                false
             }
         }
     }
