@@ -12,6 +12,7 @@ use crate::host;
 use crate::resolver::Resolver;
 use crate::runtime::Runtime;
 use crate::{SourceFigures, StartError};
+use connect::Unconnected;
 use engine_proto::address::{Address, Domain};
 use engine_proto::egress::{Families, choose};
 use engine_proto::limits::{OUTAGE_WINDOW, SOURCES_MAX};
@@ -270,7 +271,8 @@ pub(crate) async fn look<R: Runtime>(pool: &Pool, resolver: &Resolver<R>) {
             Way::Address(address) => Some(address),
             Way::Kernel | Way::Proxy { .. } => None,
         };
-        if let Err(why) = source.knock::<R>().await {
+        // That this host is out of descriptors just now says nothing about the source.
+        if let Err(Unconnected::Source(why)) = source.knock::<R>().await {
             tracing::warn!(
                 "the source {} cannot be used now: {why}; addresses whose sites are asked from it get no verdict \
                  until it can",

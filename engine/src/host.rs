@@ -8,6 +8,7 @@ use engine_proto::address::{Address, Domain};
 use engine_proto::dns::public::is_public;
 use engine_proto::dns::{Name, Outcome, Question, RecordKind, Records};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::time::Duration;
 
 /// Fills in what the operator left to the host, and checks what was set.
 ///
@@ -24,7 +25,13 @@ pub(crate) fn complete(config: &mut EngineConfig) -> Result<(), StartError> {
             })?
             .as_str()
             .to_owned(),
-        None => host_name(),
+        // Where each source has a name of its own, nobody hears the host's.
+        None => config
+            .sources
+            .iter()
+            .find_map(|source| source.ehlo.clone())
+            .filter(|_| config.sources.iter().all(|source| source.ehlo.is_some()))
+            .unwrap_or_else(host_name),
     };
     for source in &mut config.sources {
         // What is set for all holds for each that has none of its own.
@@ -132,6 +139,13 @@ fn addresses(outcome: &Outcome) -> Vec<IpAddr> {
         }
         _ => Vec::new(),
     }
+}
+
+/// The processor time of this thread, where the kernel counts it.
+pub(crate) fn thread_time() -> Option<Duration> {
+    // "time on the CPU in ns, time waiting, slices": Documentation/scheduler/sched-stats.rst.
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split_ascii_whitespace().next()?.parse().ok().map(Duration::from_nanos)
 }
 
 /// Whether the kernel has a route to hosts on IPv6: the public Internet, or a network that the operator allows.

@@ -17,7 +17,7 @@ use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// All that is not the engine: mail servers, resolvers, and whoever asks. Times are those since the beginning.
@@ -257,10 +257,7 @@ struct Run {
 
 impl Run {
     fn new(shared: &Arc<Shared>, tickets: usize) -> Run {
-        let mailbox = Arc::new(Mailbox {
-            inbox: crate::inbox::Inbox::new(tickets * 2),
-            under_way: Arc::new(AtomicUsize::new(0)),
-        });
+        let mailbox = Arc::new(Mailbox::new(tickets * 2, Arc::default()));
         let client = Client { shared: Arc::clone(shared), mailbox, capacity: tickets, own: Cell::new(0) };
         Run {
             shared: Arc::clone(shared),

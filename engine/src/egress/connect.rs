@@ -3,7 +3,7 @@
 use super::{Source, Way, is_gone};
 use crate::runtime::{Runtime, Stream};
 use engine_proto::limits::{CONNECT_TIMEOUT, PROXY_TIMEOUT};
-use engine_proto::socks5::{Failure, Fault, Handshake, REPLY_BYTES_MAX, Step, Unreached};
+use engine_proto::socks5::{Credentials, Failure, Fault, Handshake, REPLY_BYTES_MAX, Step, Unreached};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -39,34 +39,26 @@ impl Source {
         destination: SocketAddr,
         limit: Instant,
     ) -> Result<(R::Stream, Vec<u8>), Unconnected> {
-        let deadline = (R::now() + CONNECT_TIMEOUT).min(limit);
-        let (source, credentials, proxy) = match &self.way {
-            Way::Kernel => (None, &None, None),
-            Way::Address(address) => (Some(*address), &None, None),
-            Way::Proxy { at, credentials } => (None, credentials, Some(*at)),
+        let source = match &self.way {
+            Way::Kernel => None,
+            Way::Address(address) => Some(*address),
+            Way::Proxy { at, credentials } => {
+                // In a place of its own: those who need no proxy should not have to keep room for it.
+                return Box::pin(through::<R>(*at, credentials.as_ref(), destination, limit)).await;
+            }
         };
-        let Some(proxy) = proxy else {
-            let vanished = |error: &io::Error| {
-                error.kind() == io::ErrorKind::AddrNotAvailable && source.is_some_and(is_gone)
-            };
-            return match R::connect(source, destination, deadline).await {
-                Ok(stream) => Ok((stream, Vec::new())),
-                Err(error) if vanished(&error) => {
-                    Err(Unconnected::Source("the address is no longer this host's".into()))
-                }
-                Err(error) if is_ours(&error) => Err(Unconnected::Ours(error)),
-                Err(error) => Err(Unconnected::Host(error)),
-            };
-        };
-        let mut handshake = Handshake::new(destination, credentials.as_ref());
-        let mut stream = enter::<R>(proxy, &mut handshake, limit).await?;
-        // From here on the proxy is busy with the destination.
         let deadline = (R::now() + CONNECT_TIMEOUT).min(limit);
-        negotiate(&mut stream, &mut handshake, Step::Done, deadline).await.map_err(|error| match error {
-            Trouble::TimedOut => Unconnected::Host(io::ErrorKind::TimedOut.into()),
-            Trouble::Failed(failure) => unconnected(failure),
-        })?;
-        Ok((stream, handshake.into_rest()))
+        let vanished = |error: &io::Error| {
+            error.kind() == io::ErrorKind::AddrNotAvailable && source.is_some_and(is_gone)
+        };
+        match R::connect(source, destination, deadline).await {
+            Ok(stream) => Ok((stream, Vec::new())),
+            Err(error) if vanished(&error) => {
+                Err(Unconnected::Source("the address is no longer this host's".into()))
+            }
+            Err(error) if is_ours(&error) => Err(Unconnected::Ours(error)),
+            Err(error) => Err(Unconnected::Host(error)),
+        }
     }
 
     /// Whether it can be used, as far as that shows without a destination.
@@ -79,6 +71,24 @@ impl Source {
         let mut handshake = Handshake::new(*at, credentials.as_ref());
         enter::<R>(*at, &mut handshake, R::now() + PROXY_TIMEOUT).await.map(drop)
     }
+}
+
+/// A connection through a proxy.
+async fn through<R: Runtime>(
+    proxy: SocketAddr,
+    credentials: Option<&Credentials>,
+    destination: SocketAddr,
+    limit: Instant,
+) -> Result<(R::Stream, Vec<u8>), Unconnected> {
+    let mut handshake = Handshake::new(destination, credentials);
+    let mut stream = enter::<R>(proxy, &mut handshake, limit).await?;
+    // From here on the proxy is busy with the destination.
+    let deadline = (R::now() + CONNECT_TIMEOUT).min(limit);
+    negotiate(&mut stream, &mut handshake, Step::Done, deadline).await.map_err(|error| match error {
+        Trouble::TimedOut => Unconnected::Host(io::ErrorKind::TimedOut.into()),
+        Trouble::Failed(failure) => unconnected(failure),
+    })?;
+    Ok((stream, handshake.into_rest()))
 }
 
 /// Connects to a proxy and goes on to where it can be asked to connect.

@@ -144,13 +144,8 @@ impl World {
     fn request(&self, ticket: u64) -> Option<Request> {
         let entry = &self.tickets[ticket as usize];
         let address = Address::parse(&self.plan.mailboxes[entry.mailbox as usize].address).ok()?;
-        Some(Request {
-            ticket,
-            owner: 0,
-            address,
-            priority: entry.priority,
-            trace: self.telling == Some(ticket),
-        })
+        let trace = self.telling == Some(ticket);
+        Some(Request { ticket, address, priority: entry.priority, owner: ticket % 3, trace })
     }
 
     pub fn breach(&mut self, invariant: Invariant, ticket: Option<u64>, text: String) {
