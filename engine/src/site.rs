@@ -400,10 +400,13 @@ impl Group {
         expired
     }
 
-    /// Whether the site will let nobody in for longer than somebody waits, and no session is there to go on.
+    /// Whether the site has only pushed back for a while, will let nobody in for longer than somebody waits, and no
+    /// session is there to go on.
     pub(crate) fn is_hopeless(&self, now: Instant) -> bool {
-        let pause = self.site.pace.borrow().pause(now);
-        pause.is_some_and(|until| until > now + REST_SHORT) && self.state.borrow().open <= 1
+        let pace = self.site.pace.borrow();
+        let shut = pace.pause(now).is_some_and(|until| until > now + REST_SHORT);
+        let long = pace.pushing_since().is_some_and(|since| now >= since + REST_SHORT);
+        shut && long && self.state.borrow().open <= 1
     }
 
     /// Takes all single checks that wait.
