@@ -173,15 +173,6 @@ impl Site {
         Ok(work)
     }
 
-    /// A session is left after `asked` recipients and `errors` refusals, and was not hung up on: where that was all that
-    /// it might ask, the site is known to bear as much.
-    pub(crate) fn survived(&self, asked: u32, errors: u32) {
-        let mut pace = self.pace.borrow_mut();
-        if pace.group(asked, errors) == 0 {
-            pace.budget_held();
-        }
-    }
-
     /// Whether a session task may open another session in place of the one that it had; counts it if so.
     pub(crate) fn start_another(&self, now: Instant) -> bool {
         let mut pace = self.pace.borrow_mut();
