@@ -173,15 +173,6 @@ impl Site {
         Ok(work)
     }
 
-    /// A session is left after `asked` recipients and `errors` refusals, and was not hung up on: where that was all that
-    /// it might ask, the site is known to bear as much.
-    pub(crate) fn survived(&self, asked: u32, errors: u32) {
-        let mut pace = self.pace.borrow_mut();
-        if pace.group(asked, errors) == 0 {
-            pace.budget_held();
-        }
-    }
-
     /// Whether a session task may open another session in place of the one that it had; counts it if so.
     pub(crate) fn start_another(&self, now: Instant) -> bool {
         let mut pace = self.pace.borrow_mut();
@@ -400,10 +391,13 @@ impl Group {
         expired
     }
 
-    /// Whether the site will let nobody in for longer than somebody waits, and no session is there to go on.
+    /// Whether the site has only pushed back for a while, will let nobody in for longer than somebody waits, and no
+    /// session is there to go on.
     pub(crate) fn is_hopeless(&self, now: Instant) -> bool {
-        let pause = self.site.pace.borrow().pause(now);
-        pause.is_some_and(|until| until > now + REST_SHORT) && self.state.borrow().open <= 1
+        let pace = self.site.pace.borrow();
+        let shut = pace.pause(now).is_some_and(|until| until > now + REST_SHORT);
+        let long = pace.pushing_since().is_some_and(|since| now >= since + REST_SHORT);
+        shut && long && self.state.borrow().open <= 1
     }
 
     /// Takes all single checks that wait.

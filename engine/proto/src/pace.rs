@@ -148,10 +148,15 @@ impl SitePace {
         self.starts -= 1.0;
     }
 
+    /// The site answered for a recipient, whatever it said: it does not only push back.
+    pub fn heard(&mut self) {
+        self.pushing_since = None;
+    }
+
     /// A transaction of `recipients` got all its answers, `refused` of them refusals.
     pub fn answered(&mut self, recipients: u32) {
         self.pushes = 0;
-        self.pushing_since = None;
+        self.heard();
         let step = if self.unbent { 1.0 } else { 1.0 / self.window.max(1.0) };
         self.window = (self.window + step).min(f64::from(self.ceiling.sessions));
         if recipients >= self.group.limit {
