@@ -404,7 +404,7 @@ impl engine::sim::World for World {
             Ok(finding) => {
                 let entry = &self.tickets[ticket as usize];
                 let (mailbox, priority, taken) = (entry.mailbox, entry.priority, now - entry.first);
-                if let Err(text) = self.ledger.judge(&self.plan, mailbox, finding.reason) {
+                if let Err(text) = self.ledger.judge(&self.plan, mailbox, priority, finding.reason) {
                     let text = format!("{text} (rule {})", finding.rule);
                     self.breach(Invariant::Truth, Some(ticket), text);
                 }
