@@ -260,7 +260,7 @@ async fn converse<R: Runtime>(
         match after {
             After::Open => {}
             After::Leave => {
-                group.site.survived(tally.asked, tally.errors);
+                group.site.survived(&course.tally);
                 session.quit().await;
                 return Then::Again;
             }

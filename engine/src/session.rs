@@ -102,7 +102,7 @@ impl<R: Runtime> Session<R> {
     /// Whether the server has kept silent while nothing was asked. What it says unasked would be taken for the answer
     /// to what comes next, and all answers behind it for others' answers: such a session is over.
     pub(crate) async fn is_quiet(&mut self) -> bool {
-        let buffer = Vec::with_capacity(READ_BYTES_MIN);
+        let buffer = Vec::with_capacity(READ_BYTES_ALONE);
         match self.transport.read(buffer, R::now() + QUIET).await {
             (Err(error), _) if error.kind() == io::ErrorKind::TimedOut => true,
             (Ok(length), bytes) if length > 0 => {

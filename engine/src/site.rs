@@ -10,7 +10,7 @@ use crate::knowledge::Control;
 use crate::queue::Queue;
 use crate::work::{Plan, PlannedRoute, Work};
 use engine_proto::limits::{MX_ADDRESSES_MAX, SINGLE_PATIENCE, TRANSACTION_RECIPIENTS_MAX};
-use engine_proto::pace::{SitePace, Start};
+use engine_proto::pace::{SitePace, Start, Tally};
 use engine_proto::verdict::catch_all::accepts_everything;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -162,12 +162,11 @@ impl Site {
         Ok(work)
     }
 
-    /// A session is left after `asked` recipients and `errors` refusals, and was not hung up on: where that was all that
-    /// it might ask, the site is known to bear as much.
-    pub(crate) fn survived(&self, asked: u32, errors: u32) {
+    /// A session is left and was not hung up on: where it had asked all that it might, the site is known to bear as much.
+    pub(crate) fn survived(&self, tally: &Tally) {
         let mut pace = self.pace.borrow_mut();
-        if pace.group(asked, errors) == 0 {
-            pace.budget_held();
+        if pace.group(tally) == 0 {
+            pace.spent(tally);
         }
     }
 
