@@ -260,7 +260,7 @@ async fn converse<R: Runtime>(
         match after {
             After::Open => {}
             After::Leave => {
-                group.site.survived(&course.tally);
+                group.site.pace.borrow_mut().spent(&course.tally);
                 session.quit().await;
                 return Then::Again;
             }

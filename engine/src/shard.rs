@@ -316,7 +316,7 @@ impl<R: Runtime> Shard<R> {
             let until = group.site.pace.borrow().pause(now).unwrap_or(now);
             return probe::pushed_away(work, group.site.pushed.get(), until, now);
         }
-        match group.site.admit(work, self.shared.config.tickets_max) {
+        match group.site.admit(work, self.shared.config.tickets_max, now) {
             Ok(work) => group.enqueue(work),
             Err(work) => return work.fail(Outage::Crowded),
         }

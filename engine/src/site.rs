@@ -9,8 +9,8 @@ use crate::flight::Flight;
 use crate::knowledge::Control;
 use crate::queue::Queue;
 use crate::work::{Plan, PlannedRoute, Work};
-use engine_proto::limits::{MX_ADDRESSES_MAX, SINGLE_PATIENCE, TRANSACTION_RECIPIENTS_MAX};
-use engine_proto::pace::{SitePace, Start, Tally};
+use engine_proto::limits::{BULK_PATIENCE, MX_ADDRESSES_MAX, SINGLE_PATIENCE, TRANSACTION_RECIPIENTS_MAX};
+use engine_proto::pace::{SitePace, Start};
 use engine_proto::verdict::catch_all::accepts_everything;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -24,6 +24,11 @@ pub(crate) const DOWN: Duration = Duration::from_secs(60);
 
 /// Patient works that may be at a site, for each session that it may have: a full transaction.
 const WORKS_AT_A_SESSION: usize = TRANSACTION_RECIPIENTS_MAX;
+/// A site that has closed its doors to all but one session is counted as if it had so many: the fewer are let in, the
+/// longer does the last one wait.
+const SESSIONS_MIN: usize = 10;
+/// The longest pause of a site that pushes back, and a try behind it.
+const LAST_TRY: Duration = Duration::from_secs(90);
 /// It takes so many sites to fill the engine with patient works.
 const SITES_TO_FILL: usize = 4;
 
@@ -147,27 +152,25 @@ impl Site {
         }
     }
 
-    /// Lets a work in; gives it back when as many patient ones are there as may be, of `tickets_max` in all.
-    pub(crate) fn admit(&self, mut work: Work, tickets_max: usize) -> Result<Work, Work> {
+    /// Lets a work in; gives it back when as many patient ones are there as may be, of `tickets_max` in all. Where the
+    /// site has given no answer for as long as patient work waits, who comes now waits for one more try.
+    pub(crate) fn admit(&self, mut work: Work, tickets_max: usize, now: Instant) -> Result<Work, Work> {
         let is_here = work.stay.as_ref().is_some_and(|stay| self.crowd.has(stay));
         if work.priority == Priority::Single || is_here {
             return Ok(work);
         }
-        let wanted = (self.pace.borrow().sessions() as usize).saturating_mul(WORKS_AT_A_SESSION);
+        let pace = self.pace.borrow();
+        if let Some(since) = pace.pushing_since() {
+            work.deadline = work.deadline.min((since + BULK_PATIENCE).max(now + LAST_TRY));
+        }
+        let sessions = (pace.sessions() as usize).max(SESSIONS_MIN);
+        let wanted = sessions.saturating_mul(WORKS_AT_A_SESSION);
         let Some(stay) = self.crowd.enter(wanted.min(tickets_max / SITES_TO_FILL).max(WORKS_AT_A_SESSION))
         else {
             return Err(work);
         };
         work.stay = Some(stay);
         Ok(work)
-    }
-
-    /// A session is left and was not hung up on: where it had asked all that it might, the site is known to bear as much.
-    pub(crate) fn survived(&self, tally: &Tally) {
-        let mut pace = self.pace.borrow_mut();
-        if pace.group(tally) == 0 {
-            pace.spent(tally);
-        }
     }
 
     /// Whether a session task may open another session in place of the one that it had; counts it if so.
@@ -388,10 +391,13 @@ impl Group {
         expired
     }
 
-    /// Whether the site will let nobody in for longer than somebody waits, and no session is there to go on.
+    /// Whether the site has only pushed back for a while, will let nobody in for longer than somebody waits, and no
+    /// session is there to go on.
     pub(crate) fn is_hopeless(&self, now: Instant) -> bool {
-        let pause = self.site.pace.borrow().pause(now);
-        pause.is_some_and(|until| until > now + REST_SHORT) && self.state.borrow().open <= 1
+        let pace = self.site.pace.borrow();
+        let shut = pace.pause(now).is_some_and(|until| until > now + REST_SHORT);
+        let long = pace.pushing_since().is_some_and(|since| now >= since + REST_SHORT);
+        shut && long && self.state.borrow().open <= 1
     }
 
     /// Takes all single checks that wait.

@@ -165,3 +165,27 @@ fn hosts_share_the_room_for_routes() {
     assert_eq!(counts(&plan(3, |host| host + 1)), [1, 2, 3]);
     assert_eq!(counts(&plan(5, |host| if host == 0 { 16 } else { 13 })), [12; 5]);
 }
+
+#[test]
+fn somebody_waits_for_a_site_that_answers_at_times_and_not_for_one_that_only_pushes_back() {
+    let now = Instant::now();
+    let group = group("example", now);
+    let push = |at: Instant| {
+        let mut pace = group.site.pace.borrow_mut();
+        pace.pushed_back(at, 1, 512);
+        pace.pause(at).expect("no pause")
+    };
+    let mut at = now;
+    for _ in 0..4 {
+        assert!(!group.is_hopeless(at));
+        at = push(at);
+    }
+    push(at);
+    assert!(group.is_hopeless(at), "half a second and one and two and four, and eight to come");
+    group.opened();
+    group.opened();
+    assert!(!group.is_hopeless(at), "another session goes on");
+    group.closed(at);
+    group.site.pace.borrow_mut().heard();
+    assert!(!group.is_hopeless(at));
+}

@@ -86,6 +86,8 @@ pub struct SitePace {
     filled: Instant,
     paused_until: Option<Instant>,
     pushes: u32,
+    /// Since when it has pushed back and given no answer.
+    pushing_since: Option<Instant>,
 }
 
 impl SitePace {
@@ -104,6 +106,7 @@ impl SitePace {
             filled: now,
             paused_until: None,
             pushes: 0,
+            pushing_since: None,
         }
     }
 
@@ -130,6 +133,11 @@ impl SitePace {
         self.paused_until.filter(|&until| until > now)
     }
 
+    /// Since when the site has pushed back and given no answer.
+    pub fn pushing_since(&self) -> Option<Instant> {
+        self.pushing_since
+    }
+
     /// How many sessions may be open at once now.
     pub fn sessions(&self) -> u32 {
         self.window.max(1.0) as u32
@@ -140,9 +148,15 @@ impl SitePace {
         self.starts -= 1.0;
     }
 
+    /// The site answered for a recipient, whatever it said: it does not only push back.
+    pub fn heard(&mut self) {
+        self.pushing_since = None;
+    }
+
     /// A transaction of `recipients` got all its answers, `refused` of them refusals.
     pub fn answered(&mut self, recipients: u32) {
         self.pushes = 0;
+        self.heard();
         let step = if self.unbent { 1.0 } else { 1.0 / self.window.max(1.0) };
         self.window = (self.window + step).min(f64::from(self.ceiling.sessions));
         if recipients >= self.group.limit {
@@ -157,6 +171,7 @@ impl SitePace {
             return;
         }
         self.halve(open);
+        self.pushing_since.get_or_insert(now);
         let pause = PAUSE_MIN.saturating_mul(1 << self.pushes.min(10)).min(PAUSE_MAX);
         self.pushes = self.pushes.saturating_add(1);
         let spread = 0.75 + (entropy % 1024) as f64 / 2048.0;

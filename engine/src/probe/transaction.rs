@@ -99,6 +99,8 @@ pub(super) async fn hear<R: Runtime>(
                     Heard::Later => pace.borrow_mut().full(answers),
                     Heard::Push => after = After::Leave,
                 }
+                // Whatever it says of this one, it let us come as far as that.
+                pace.borrow_mut().heard();
                 if let Some(errors) = course.tarpit.note(R::now(), &reply, course.tally.errors)
                     && usize::from(place) + 1 < asked
                 {

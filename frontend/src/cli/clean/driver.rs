@@ -92,6 +92,8 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
         Err(error) => {
             // The writer may be what failed: then it fails again, and the first error is the one to tell.
             let _ = run.write();
+            // Where the disk was full there is room now for what was done.
+            drop(run.parts.state);
             Err(run.parts.sink.keep(error))
         }
     }

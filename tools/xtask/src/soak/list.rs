@@ -50,7 +50,7 @@ const SMALL: Size = Size {
 
 const KILLS: u64 = 5;
 /// When so little comes out that the drawn moment does not come.
-const KILL_AT_LAST: Duration = Duration::from_secs(6);
+const KILL_AT_LAST: Duration = Duration::from_secs(4);
 /// In every address of the list.
 const MARK: &[u8] = b"soaked";
 const LOOK: Duration = Duration::from_millis(10);
