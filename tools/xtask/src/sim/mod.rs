@@ -6,10 +6,12 @@
 mod dns;
 mod judge;
 mod plan;
+mod scaling;
 mod smtp;
 mod texts;
 mod world;
 
+use crate::interop::Failure;
 use crate::interop::process::interrupted;
 use crate::interop::report::{self, Tally};
 use clap::Args;
@@ -37,6 +39,9 @@ pub struct Options {
     /// Plant a fault and see whether it is noticed.
     #[arg(long, value_parser = fault)]
     plant: Option<Fault>,
+    /// Measure one shard against two on each runtime and driver, with peers in memory.
+    #[arg(long)]
+    scaling: bool,
     /// Threads.
     #[arg(long, default_value_t = 2)]
     threads: usize,
@@ -62,7 +67,11 @@ const LIMIT: Duration = Duration::from_secs(3600);
 
 pub fn main(options: &Options) -> ExitCode {
     let mut tally = Tally::default();
-    if let Some(fault) = options.plant {
+    if options.scaling {
+        if let Err(Failure(message)) = scaling::run(&mut tally) {
+            tally.check("scaling", Err(message));
+        }
+    } else if let Some(fault) = options.plant {
         plant(fault, options.seed, &mut tally);
     } else {
         let seeds = if options.small { SMALL_SEEDS } else { options.seeds };
