@@ -89,7 +89,10 @@ async fn open<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize)
     };
     shard.shared.reached(source);
     match session.next().await {
-        Event::Ready => Some(session),
+        Event::Ready => {
+            route.begins();
+            Some(session)
+        }
         Event::Over(closure) => {
             shard.tell(group, session.story.take());
             refused(shard, group, index, &closure);
@@ -452,12 +455,13 @@ fn answered<R: Runtime>(
         }
         _ if said.scope == Scope::Session => {
             // Twice the same, from it or from others here: another address may do, above all one of the other family.
-            if work.returns > 0 || route.says_so(said.rule) {
+            let known = route.says_so(said.rule);
+            if work.returns > 0 || known {
                 work.tried |= 1 << index;
-                route.always_says(said.rule);
             }
+            route.refuses(said.rule);
             come_back(group, work, said.rule, R::now());
-            return Heard::Push;
+            return if known { Heard::Nothing } else { Heard::Push };
         }
         Class::Temporary => {
             work.leave_for_now(said.rule, DOWN, TRANSIENT_WAIT);

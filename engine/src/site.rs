@@ -102,7 +102,9 @@ pub(crate) struct Route {
     strikes: Cell<u8>,
     /// Its accepts show nothing: [`accepts_everything`].
     pub(crate) accepts_everything: bool,
-    /// What it has said in two sessions in a row to a recipient, about the session.
+    /// What it has said of a session, in answer to a recipient, since the last one began.
+    refused: Cell<Option<&'static str>>,
+    /// The same of an earlier session.
     refrain: Cell<Option<&'static str>>,
     /// A TLS handshake failed here: the next session goes in the clear.
     pub(crate) plain_only: Cell<bool>,
@@ -199,12 +201,19 @@ impl Route {
         self.strikes.get() >= patience
     }
 
-    /// It has said this about two sessions in a row: it will say it in a third.
-    pub(crate) fn always_says(&self, rule: &'static str) {
-        self.refrain.set(Some(rule));
+    /// It refused to go on with a session, in words that this rule knows.
+    pub(crate) fn refuses(&self, rule: &'static str) {
+        self.refused.set(Some(rule));
     }
 
-    /// Whether a new session is known to hear this again.
+    /// Another session was opened: what was heard in an earlier one may be heard again.
+    pub(crate) fn begins(&self) {
+        if let Some(rule) = self.refused.take() {
+            self.refrain.set(Some(rule));
+        }
+    }
+
+    /// Whether an earlier session heard the same, and none has heard anything about a recipient since.
     pub(crate) fn says_so(&self, rule: &'static str) -> bool {
         self.refrain.get() == Some(rule)
     }
@@ -212,6 +221,7 @@ impl Route {
     /// It said something about a recipient.
     pub(crate) fn speaks(&self) {
         self.refrain.set(None);
+        self.refused.set(None);
     }
 
     pub(crate) fn works(&self) {
@@ -254,6 +264,7 @@ impl Group {
                 resting: Cell::new(None),
                 strikes: Cell::new(0),
                 accepts_everything: accepts_everything(&last),
+                refused: Cell::new(None),
                 refrain: Cell::new(None),
                 plain_only: Cell::new(false),
             }

@@ -48,6 +48,8 @@ pub(super) enum Heard {
     Later,
     /// Not in this session.
     Push,
+    /// Nothing, and another session would hear the same.
+    Nothing,
 }
 
 /// How a session stands behind a transaction.
@@ -98,9 +100,15 @@ pub(super) async fn hear<R: Runtime>(
                     }
                     Heard::Later => pace.borrow_mut().full(answers),
                     Heard::Push => after = After::Leave,
+                    Heard::Nothing => {}
                 }
                 // Whatever it says of this one, it let us come as far as that.
                 pace.borrow_mut().heard();
+                if after == After::Leave && session.dialog.holds_back() {
+                    // Those who were not asked about yet are spared what they would hear here.
+                    recipients.put_back(scene);
+                    return After::Leave;
+                }
                 if let Some(errors) = course.tarpit.note(R::now(), &reply, course.tally.errors)
                     && usize::from(place) + 1 < asked
                 {

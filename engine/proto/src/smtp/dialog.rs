@@ -204,6 +204,11 @@ impl Dialog {
         self.expected.len()
     }
 
+    /// True when recipients of the transaction are not asked about yet, because the server takes one command at a time.
+    pub fn holds_back(&self) -> bool {
+        !self.held.is_empty() || self.wants_write()
+    }
+
     /// Begins a transaction: MAIL, then a RCPT for each recipient. Each gets an [`Event::Answered`], then comes
     /// [`Event::Ready`]; or [`Event::MailRefused`] comes, or [`Event::Over`]. The server may have ended the session in
     /// one breath with its last answer: then nothing is sent, and [`Event::Over`] comes at once.
@@ -255,6 +260,8 @@ impl Dialog {
     /// (`smtp_skip_quit_response`): nothing that the server could still answer matters.
     pub fn quit(&mut self) {
         if !self.over {
+            // What was not sent is taken back: where PIPELINING is not offered nothing may follow it in one write.
+            self.outgoing.clear();
             if !matches!(self.step, Step::Banner | Step::StartTls | Step::Handshake) {
                 encode(&mut self.outgoing, Command::Quit);
             }
