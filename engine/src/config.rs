@@ -1,7 +1,10 @@
 //! What an operator can set about the engine.
 
+mod source;
+
 use engine_proto::lists::SpamTraps;
 use engine_proto::pace::Profile;
+pub use source::{Proxy, SourceConfig, Way};
 use std::net::{IpAddr, SocketAddr};
 
 /// The engine's settings; [`Default`] is what runs without any.
@@ -17,6 +20,8 @@ pub struct EngineConfig {
     pub ehlo: Option<String>,
     /// The reverse-path of MAIL. `None`: `postmaster@` the EHLO name.
     pub mail_from: Option<String>,
+    /// From where mail servers are asked; each site from one of them. Empty: from the address that the kernel chooses.
+    pub sources: Vec<SourceConfig>,
     /// Threads that ask. 0: one a core.
     pub shards: usize,
     /// Which runtime drives the shards.
@@ -134,6 +139,7 @@ impl Default for EngineConfig {
             allow_net: Vec::new(),
             ehlo: None,
             mail_from: None,
+            sources: Vec::new(),
             shards: 0,
             runtime: RuntimeChoice::Auto,
             driver: DriverChoice::Auto,

@@ -5,6 +5,7 @@ use crate::config::EngineConfig;
 use crate::resolver::Resolver;
 use crate::runtime::Runtime;
 use engine_proto::address::{Address, Domain};
+use engine_proto::dns::public::is_public;
 use engine_proto::dns::{Name, Outcome, Question, RecordKind, Records};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 
@@ -23,8 +24,18 @@ pub(crate) fn complete(config: &mut EngineConfig) -> Result<(), StartError> {
             })?
             .as_str()
             .to_owned(),
-        None => host_name(),
+        // Where each source has a name of its own, nobody hears the host's.
+        None => config
+            .sources
+            .iter()
+            .find_map(|source| source.ehlo.clone())
+            .filter(|_| config.sources.iter().all(|source| source.ehlo.is_some()))
+            .unwrap_or_else(host_name),
     };
+    for source in &mut config.sources {
+        // What is set for all holds for each that has none of its own.
+        source.mail_from = source.mail_from.take().or_else(|| config.mail_from.clone());
+    }
     if config.mail_from.is_none() {
         config.mail_from = Some(format!("postmaster@{ehlo}"));
     } else if let Some(from) = config.mail_from.as_deref().filter(|from| !from.is_empty()) {
@@ -93,12 +104,15 @@ fn full_name(hosts: &str, name: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// Warns when our name has no forward-confirmed reverse DNS (RFC 8601 2.7.3): many servers refuse such clients.
-pub(crate) async fn confirm_name<R: Runtime>(resolver: &Resolver<R>, name: &str) {
+/// Warns when our name has no forward-confirmed reverse DNS (RFC 8601 2.7.3): many servers refuse such clients. With
+/// `own`, the address that mail servers see, it has to be confirmed for this one; behind NAT nobody knows that address.
+pub(crate) async fn confirm_name<R: Runtime>(resolver: &Resolver<R>, name: &str, own: Option<IpAddr>) {
+    let own = own.filter(|address| is_public(*address));
     let Some(ours) = Name::parse(name) else { return };
     for kind in [RecordKind::A, RecordKind::Aaaa] {
         let outcome = resolver.look_up(&Question { name: ours.clone(), kind }).await;
-        for address in addresses(&outcome) {
+        for address in addresses(&outcome).into_iter().filter(|address| own.is_none_or(|own| own == *address))
+        {
             let question = Question { name: Name::reverse(address), kind: RecordKind::Ptr };
             if let Outcome::Records { records: Records::Ptr(names), .. } = &*resolver.look_up(&question).await
                 && names.contains(&ours)
@@ -107,9 +121,10 @@ pub(crate) async fn confirm_name<R: Runtime>(resolver: &Resolver<R>, name: &str)
             }
         }
     }
+    let whose = own.map_or_else(|| "this host's address".to_owned(), |own| own.to_string());
     tracing::warn!(
         "the EHLO name {name} has no forward-confirmed reverse DNS, and many mail servers refuse such clients: let it \
-         resolve to this host's address and the address back to it, or set --ehlo"
+         resolve to {whose} and the address back to it, or set another name"
     );
 }
 

@@ -19,6 +19,9 @@ pub(crate) struct Inbox<T> {
     owner: AtomicWaker,
 }
 
+/// How long an owner without an executor lets items gather before it sleeps until somebody wakes it.
+const GATHERING: Duration = Duration::from_millis(1);
+
 impl<T> Inbox<T> {
     pub(crate) fn new(capacity: usize) -> Inbox<T> {
         Inbox { queue: ArrayQueue::new(capacity), parked: AtomicBool::new(false), owner: AtomicWaker::new() }
@@ -61,7 +64,19 @@ impl<T> Inbox<T> {
         if let Some(item) = self.queue.pop() {
             return Some(item);
         }
+        if patience.is_zero() {
+            return None;
+        }
         let deadline = Instant::now() + patience;
+        // An owner that went to sleep at once would be woken for each item, which costs the producer a system call and
+        // both a switch of threads.
+        std::thread::sleep(GATHERING.min(patience));
+        if let Some(item) = self.queue.pop() {
+            return Some(item);
+        }
+        if patience <= GATHERING {
+            return None;
+        }
         let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
         let mut context = Context::from_waker(&waker);
         loop {

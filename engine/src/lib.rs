@@ -7,6 +7,7 @@
 
 pub mod config;
 mod crowd;
+mod egress;
 mod facts;
 mod host;
 mod inbox;
@@ -29,12 +30,11 @@ mod watchdog;
 mod work;
 
 use config::EngineConfig;
+use egress::Pool;
 pub use engine_proto as proto;
 use engine_proto::address::{Address, Domain};
 use engine_proto::facts::DnsFacts;
 use engine_proto::limits::{BULK_PATIENCE, FACTS_PATIENCE, FAST_PATIENCE, INQUIRIES_MAX, SINGLE_PATIENCE};
-use engine_proto::outage::Connections;
-use engine_proto::smtp::dialog::{DialogConfig, Patience};
 use engine_proto::verdict::Reason;
 use inbox::Inbox;
 pub use inquiry::{Asker, MailHosts, Pending, pending};
@@ -125,6 +125,21 @@ pub struct Figures {
     pub under_way: usize,
     /// Each shard.
     pub shards: Vec<ShardFigures>,
+    /// Each source.
+    pub sources: Vec<SourceFigures>,
+}
+
+/// How a source fares.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceFigures {
+    /// Its address, or its proxy and EHLO name.
+    pub name: String,
+    /// How often a site that blocked it sent it to rest there.
+    pub rests: u64,
+    /// At how many sites it rests.
+    pub resting: usize,
+    /// Nobody can be reached from it.
+    pub down: bool,
 }
 
 /// What a shard is at.
@@ -218,6 +233,7 @@ impl Engine {
             Figures {
                 under_way: under_way.load(Ordering::Relaxed),
                 shards: shared.shards.iter().map(look).collect(),
+                sources: shared.pool.figures(shared.age(Instant::now())),
             }
         }
     }
@@ -267,12 +283,19 @@ impl Drop for Engine {
 
 fn shared(config: EngineConfig) -> Result<Shared, StartError> {
     let tls = tls::client_config().map_err(|error| StartError(format!("TLS cannot be set up: {error}")))?;
-    let ipv6 = host::has_ipv6(&config);
-    Ok(assemble(config, ipv6, tls, Instant::now()))
+    let pool = Pool::on_this_host(&config)?;
+    let ipv6 = pool.has_ipv6().unwrap_or_else(|| host::has_ipv6(&config));
+    Ok(assemble(config, pool, ipv6, tls, Instant::now()))
 }
 
 /// What all shards share, from what is known about the host.
-fn assemble(config: EngineConfig, ipv6: bool, tls: Arc<rustls::ClientConfig>, started: Instant) -> Shared {
+fn assemble(
+    config: EngineConfig,
+    pool: Pool,
+    ipv6: bool,
+    tls: Arc<rustls::ClientConfig>,
+    started: Instant,
+) -> Shared {
     let shards = match config.shards {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         count => count,
@@ -281,21 +304,15 @@ fn assemble(config: EngineConfig, ipv6: bool, tls: Arc<rustls::ClientConfig>, st
     let room = config.tickets_max + INQUIRIES_MAX + 8;
     let face =
         || ShardFace { inbox: Inbox::new(room), heartbeat: AtomicU64::new(0), sessions: AtomicUsize::new(0) };
-    let dialog = DialogConfig {
-        ehlo: config.ehlo.clone().unwrap_or_default().into(),
-        reverse_path: config.mail_from.clone().unwrap_or_default().into(),
-        patience: Patience::default(),
-    };
     Shared {
         ipv6,
-        dialog: Arc::new(dialog),
+        pool,
         tls,
         shards: (0..shards).map(|_| face()).collect(),
         hasher: seed::Hashing::default(),
         stopping: AtomicBool::new(false),
         inquiries: Arc::default(),
         resolvers: Arc::default(),
-        connections: Connections::default(),
         started,
         config,
     }
@@ -392,6 +409,24 @@ impl Client {
         let answer = self.mailbox.inbox.pop_blocking(patience)?;
         self.release();
         Some(answer)
+    }
+
+    /// Puts up to `most` answers into `into`; waits for the first no longer than `patience`. For those who take many
+    /// at a time.
+    pub fn answers_blocking(&self, most: usize, patience: Duration, into: &mut Vec<Answer>) {
+        let before = into.len();
+        let inbox = &self.mailbox.inbox;
+        let first = if patience.is_zero() { inbox.try_pop() } else { inbox.pop_blocking(patience) };
+        into.extend(first);
+        while into.len() - before < most
+            && into.len() > before
+            && let Some(answer) = inbox.try_pop()
+        {
+            into.push(answer);
+        }
+        let count = into.len() - before;
+        self.own.set(self.own.get().saturating_sub(count));
+        self.mailbox.under_way.fetch_sub(count, Ordering::Relaxed);
     }
 
     fn release(&self) {

@@ -3,12 +3,14 @@
 
 mod controls;
 
+use crate::egress::connect::Unconnected;
+use crate::egress::rest;
 use crate::runtime::Runtime;
 use crate::session::Session;
 use crate::shard::Shard;
 use crate::site::{DOWN, Group, Next};
 use crate::work::Work;
-use crate::{Finding, Priority};
+use crate::{Finding, Outage, Priority};
 use engine_proto::limits::{RETURNS_MAX, SESSION_IDLE, STRIKES_MAX};
 use engine_proto::pace::Start;
 use engine_proto::smtp::dialog::{Closure, Event, Step};
@@ -17,7 +19,7 @@ use engine_proto::verdict::catch_all::accepts_everything;
 use engine_proto::verdict::classify::{Classification, ReplyView, classify, reason_at_rcpt};
 use engine_proto::verdict::{Class, Reason, Scope, Stage};
 use std::future::poll_fn;
-use std::io;
+use std::io::ErrorKind;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -51,7 +53,7 @@ pub(crate) async fn serve<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>) {
 }
 
 /// Answers those for whom no route is left.
-fn strand<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>) {
+pub(crate) fn strand<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>) {
     let now = R::now();
     for control in group.take_stranded_controls(now) {
         // Its host accepted somebody and is gone: another one may answer for both.
@@ -65,10 +67,11 @@ fn strand<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>) {
 }
 
 /// Connects to a route and brings the session to where it takes transactions; `None` when it does not get there.
-async fn open<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize) -> Option<Session<R>> {
+async fn open<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize) -> Option<Box<Session<R>>> {
     let route = &group.routes[index];
     let destination = (route.address, shard.smtp_port).into();
-    let config = Rc::clone(&shard.sessions);
+    let source = group.source.get();
+    let config = Rc::clone(&shard.sessions[source]);
     let starttls = !route.plain_only.get();
     let limit = R::now() + shard.session_limit;
     let story = shard.story();
@@ -82,7 +85,7 @@ async fn open<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize)
             return None;
         }
     };
-    shard.shared.reached();
+    shard.shared.reached(source);
     match session.next().await {
         Event::Ready => Some(session),
         Event::Over(closure) => {
@@ -96,14 +99,24 @@ async fn open<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize)
 }
 
 /// A connection could not be made.
-fn unreachable<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize, error: &io::Error) {
+fn unreachable<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize, error: &Unconnected) {
     let route = &group.routes[index];
     let now = R::now();
-    if is_ours(error) {
-        return route.rest(now + RETRY);
-    }
-    shard.shared.not_reached(&group.site_name, now);
-    if error.kind() == io::ErrorKind::TimedOut {
+    let error = match error {
+        Unconnected::Host(error) => error,
+        Unconnected::Ours(_) => return route.rest(now + RETRY),
+        Unconnected::Source(why) => {
+            let (source, time) = (&shard.shared.pool.sources[group.source.get()], shard.shared.age(now));
+            source.failed(why, time);
+            route.rest(now + RETRY);
+            if source.connections.are_down(time) {
+                group.take_expired(None).into_iter().for_each(|work| work.fail(Outage::Unavailable));
+            }
+            return;
+        }
+    };
+    shard.shared.not_reached(group.source.get(), &group.site_name, now);
+    if error.kind() == ErrorKind::TimedOut {
         died(shard, group, index, "no_connection");
     } else if group.is_patient(index, "no_connection") && !route.strike(STRIKES_MAX) {
         // It says at once that nobody listens: a server that is restarted does.
@@ -115,12 +128,6 @@ fn unreachable<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize
 
 /// How long a route is left alone after a failure that may pass at once.
 const RETRY: Duration = Duration::from_secs(2);
-
-/// This host is out of descriptors, ports or memory, which says nothing about the other one.
-fn is_ours(error: &io::Error) -> bool {
-    let ours = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM, libc::EADDRNOTAVAIL];
-    error.raw_os_error().is_some_and(|code| ours.contains(&code))
-}
 
 /// A connection died without a word that means anything. A busy host does so at times; one that always does is
 /// down. Nobody who waits for an answer waits for that.
@@ -167,6 +174,9 @@ fn refused<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize, cl
                 push_back(shard, group, index);
             } else {
                 route.take_down(R::now() + DOWN, said.rule);
+                if rest::is_block(shard, &said) {
+                    rest::blocked(shard, group, said.rule);
+                }
             }
         }
         Closure::Closed(_) => died(shard, group, index, "hung_up"),
@@ -201,7 +211,7 @@ async fn converse<R: Runtime>(
     shard: &Rc<Shard<R>>,
     group: &Rc<Group>,
     index: usize,
-    mut session: Session<R>,
+    mut session: Box<Session<R>>,
 ) -> Then {
     let mut tally = Tally::default();
     loop {
@@ -224,6 +234,8 @@ async fn converse<R: Runtime>(
         } else {
             let works = refuse_utf8(group.take(index, room), extensions.smtputf8);
             if works.is_empty() {
+                // Those who have heard all that this host has to say may have no other.
+                strand(shard, group);
                 if group.waiting() > 0 {
                     // What waits is for another route.
                     session.quit().await;
@@ -325,10 +337,13 @@ async fn ask<R: Runtime>(
                 tally.answers += 1;
                 tally.errors += u32::from(!reply.is_positive());
                 group.routes[index].works();
-                shard.shared.reached();
+                shard.shared.reached(group.source.get());
                 if let Some(work) = works.get_mut(usize::from(at)).and_then(Option::take) {
                     match answered(shard, group, index, work, &reply, answers > 0) {
-                        Heard::Answer => answers += 1,
+                        Heard::Answer => {
+                            answers += 1;
+                            group.routes[index].speaks();
+                        }
                         Heard::Later => {}
                         Heard::Push => after = After::Leave,
                     }
@@ -340,6 +355,9 @@ async fn ask<R: Runtime>(
                 }
             }
             Event::Ready => {
+                if answers > 0 {
+                    rest::answered(shard, group);
+                }
                 if answers > 0 && after == After::Open {
                     group.site.pace.borrow_mut().answered();
                 }
@@ -463,9 +481,10 @@ fn answered<R: Runtime>(
             });
         }
         _ if said.scope == Scope::Session => {
-            // Twice the same: another address may do, above all one of the other family.
-            if work.returns > 0 {
+            // Twice the same, from it or from others here: another address may do, above all one of the other family.
+            if work.returns > 0 || route.says_so(said.rule) {
                 work.tried |= 1 << index;
+                route.always_says(said.rule);
             }
             come_back(group, work, said.rule, R::now());
             return Heard::Push;
@@ -542,9 +561,12 @@ fn mail_refused<R: Runtime>(
     let route = &group.routes[index];
     let said = classify(&ReplyView { stage: Stage::Mail, mx: &route.host, reply });
     let throttled = matches!(said.class, Class::Throttled | Class::Temporary);
+    let block = rest::is_block(shard, &said);
     if throttled {
         push_back(shard, group, index);
-    } else if reply.is_permanent() && !works.iter().flatten().any(|work| work.address.needs_smtputf8()) {
+    } else if !works.iter().flatten().any(|work| work.address.needs_smtputf8())
+        && (block || reply.is_permanent())
+    {
         // It is about us or our reverse-path: the host would say it to each of thousands.
         route.take_down(R::now() + DOWN, said.rule);
     }
@@ -557,6 +579,9 @@ fn mail_refused<R: Runtime>(
             work.leave(said.rule, Some(DOWN));
             ask_elsewhere(group, index, work);
         }
+    }
+    if block {
+        rest::blocked(shard, group, said.rule);
     }
     throttled
 }

@@ -84,7 +84,7 @@ struct Slot {
 }
 
 enum Arrival {
-    Datagram(Vec<u8>),
+    Datagram(Box<[u8]>),
     /// The network says that nobody listens there.
     Unreachable,
 }
@@ -210,7 +210,8 @@ impl<R: Runtime> Inner<R> {
             }
             Transport::Tcp => {
                 let deadline = lookup.deadline().unwrap_or_else(R::now);
-                match ask_tcp::<R>(self.upstreams[upstream], payload, deadline).await {
+                // Boxed: few questions go over TCP, and all would have room for it.
+                match Box::pin(ask_tcp::<R>(self.upstreams[upstream], payload, deadline)).await {
                     Ok(message) => lookup.handle_tcp(upstream, &message),
                     Err(_) => lookup.handle_tcp_failed(upstream),
                 }
@@ -270,13 +271,11 @@ async fn listen<R: Runtime>(port: Rc<Port<R>>) {
             Some((Ok(_), datagram)) => {
                 // The first two octets are the id (RFC 1035 4.1.1); all else is checked by the lookup.
                 let id = datagram.first_chunk().map(|id| u16::from_be_bytes(*id));
-                match id.and_then(|id| port.pending.borrow().get(&id).cloned()) {
-                    Some(slot) => {
-                        slot.put(port.upstream, Arrival::Datagram(datagram));
-                        Vec::new()
-                    }
-                    None => datagram,
+                if let Some(slot) = id.and_then(|id| port.pending.borrow().get(&id).cloned()) {
+                    // A copy, no larger than what came: thousands may wait to be looked at.
+                    slot.put(port.upstream, Arrival::Datagram(datagram.as_slice().into()));
                 }
+                datagram
             }
             Some((Err(_), buffer)) => {
                 // ICMP: everybody who asked over this socket may have been meant.

@@ -1,9 +1,10 @@
 //! One SMTP session: the dialog machine of engine-proto, driven over a connection.
 
+use crate::egress::Source;
+use crate::egress::connect::Unconnected;
 use crate::runtime::Runtime;
 use crate::tls::Transport;
-use engine_proto::limits;
-use engine_proto::smtp::dialog::{Dialog, DialogConfig, Event};
+use engine_proto::smtp::dialog::{Dialog, Event};
 use rustls::ClientConfig;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -11,12 +12,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Room for one read: the replies of a group of 100 recipients fit in two.
-const READ_BYTES: usize = 4096;
+/// Room for one read, at least: a waiting read holds its buffer, and most sessions of a large list wait.
+const READ_BYTES_MIN: usize = 512;
+/// Room for a reply that is due behind the next one.
+const READ_BYTES_A_REPLY: usize = 64;
+/// Room for one read, at most: the replies of a group of 100 recipients fit in two.
+const READ_BYTES_MAX: usize = 4096;
 
-/// What all sessions of a shard share.
+/// What all sessions of a shard from one source share.
 pub(crate) struct SessionConfig {
-    pub(crate) dialog: Arc<DialogConfig>,
+    pub(crate) source: Arc<Source>,
     pub(crate) tls: Arc<ClientConfig>,
 }
 
@@ -39,7 +44,7 @@ impl<R: Runtime> Session<R> {
     /// Connects to a host. `starttls`: use TLS where the host offers it.
     ///
     /// # Errors
-    /// What the connection failed with; [`io::ErrorKind::TimedOut`] after [`limits::CONNECT_TIMEOUT`].
+    /// As [`Source::connect`].
     pub(crate) async fn connect(
         config: Rc<SessionConfig>,
         host: Rc<str>,
@@ -47,35 +52,42 @@ impl<R: Runtime> Session<R> {
         starttls: bool,
         limit: Instant,
         mut story: Option<Vec<String>>,
-    ) -> Result<Session<R>, (io::Error, Option<Vec<String>>)> {
-        let deadline = (R::now() + limits::CONNECT_TIMEOUT).min(limit);
-        let result = R::connect(None, destination, deadline).await;
+    ) -> Result<Box<Session<R>>, (Unconnected, Option<Vec<String>>)> {
+        let result = config.source.connect::<R>(destination, limit).await;
         if let Some(story) = &mut story {
+            let from = config.source.in_stories();
             story.push(match &result {
-                Ok(_) => format!("connect {host} [{destination}]: open"),
-                Err(error) => format!("connect {host} [{destination}]: {error}"),
+                Ok(_) => format!("connect {host} [{destination}]{from}: open"),
+                Err(error) => format!("connect {host} [{destination}]{from}: {error}"),
             });
         }
-        match result {
-            Ok(stream) => Ok(Session {
-                transport: Transport::Plain(stream),
-                dialog: Dialog::new(Arc::clone(&config.dialog), starttls, R::now()),
-                config,
-                host,
-                address: destination.ip(),
-                limit,
-                story,
-                heard: Vec::new(),
-            }),
-            Err(error) => Err((error, story)),
+        let (stream, early) = match result {
+            Ok(connected) => connected,
+            Err(error) => return Err((error, story)),
+        };
+        let mut session = Box::new(Session {
+            transport: Transport::Plain(stream),
+            dialog: Dialog::new(Arc::clone(&config.source.dialog), starttls, R::now()),
+            config,
+            host,
+            address: destination.ip(),
+            limit,
+            story,
+            heard: Vec::new(),
+        });
+        if !early.is_empty() {
+            session.listen(&early);
+            session.dialog.receive(R::now(), &early);
         }
+        Ok(session)
     }
 
     /// The next event of the dialog.
     pub(crate) async fn next(&mut self) -> Event {
         loop {
             match self.dialog.poll_event() {
-                Some(Event::StartTls) => self.start_tls().await,
+                // Boxed: few sessions are in a handshake at a time, and all would have room for it.
+                Some(Event::StartTls) => Box::pin(self.start_tls()).await,
                 Some(event) => return event,
                 None if self.dialog.wants_write() => self.write().await,
                 None => self.read().await,
@@ -84,7 +96,7 @@ impl<R: Runtime> Session<R> {
     }
 
     /// Says QUIT and closes.
-    pub(crate) async fn quit(mut self) -> Option<Vec<String>> {
+    pub(crate) async fn quit(mut self: Box<Self>) -> Option<Vec<String>> {
         self.dialog.quit();
         if self.dialog.wants_write() {
             self.write().await;
@@ -108,7 +120,9 @@ impl<R: Runtime> Session<R> {
     }
 
     async fn read(&mut self) {
-        let (result, bytes) = self.transport.read(Vec::with_capacity(READ_BYTES), self.deadline()).await;
+        let room = READ_BYTES_MIN + READ_BYTES_A_REPLY * self.dialog.replies_due();
+        let buffer = Vec::with_capacity(room.min(READ_BYTES_MAX));
+        let (result, bytes) = self.transport.read(buffer, self.deadline()).await;
         match result {
             Ok(0) => self.dialog.closed(),
             Ok(_) => {

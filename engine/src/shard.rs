@@ -2,7 +2,7 @@
 
 use crate::Outage;
 use crate::config::EngineConfig;
-use crate::host;
+use crate::egress::{self, Pool, rest};
 use crate::inbox::Inbox;
 use crate::knowledge::{Control, Knowledge};
 use crate::probe;
@@ -14,9 +14,10 @@ use crate::site::{Group, Next, Site};
 use crate::verify;
 use crate::walk::Walks;
 use crate::work::{Message, Plan, Work};
-use engine_proto::outage::{Connections, Resolvers};
+use engine_proto::egress::Rests;
+use engine_proto::outage::Resolvers;
 use engine_proto::pace::{Ceiling, Profile, SitePace, Start};
-use engine_proto::smtp::dialog::DialogConfig;
+use engine_proto::verdict::Reason;
 use rand::Rng;
 use rand::rngs::StdRng;
 use std::cell::{Cell, RefCell};
@@ -30,7 +31,8 @@ use std::time::{Duration, Instant};
 /// What all threads of the engine share.
 pub(crate) struct Shared {
     pub(crate) config: EngineConfig,
-    pub(crate) dialog: Arc<DialogConfig>,
+    /// From where mail servers are asked, and whether any can be reached.
+    pub(crate) pool: Pool,
     pub(crate) tls: Arc<rustls::ClientConfig>,
     pub(crate) shards: Vec<ShardFace>,
     pub(crate) hasher: Hashing,
@@ -39,8 +41,6 @@ pub(crate) struct Shared {
     pub(crate) inquiries: Arc<AtomicUsize>,
     /// Whether any resolver answers.
     pub(crate) resolvers: Arc<Resolvers>,
-    /// Whether any mail server can be reached.
-    pub(crate) connections: Connections,
     /// Whether hosts that have IPv6 addresses can be reached at them.
     pub(crate) ipv6: bool,
     pub(crate) started: Instant,
@@ -67,20 +67,20 @@ impl Shared {
         now.saturating_duration_since(self.started)
     }
 
-    /// A mail server's word was heard.
-    pub(crate) fn reached(&self) {
-        self.connections.reached();
+    /// A mail server's word was heard at this source.
+    pub(crate) fn reached(&self, source: usize) {
+        self.pool.sources[source].connections.reached();
     }
 
-    /// A connection to a host of `site` could not be made.
-    pub(crate) fn not_reached(&self, site: &str, now: Instant) {
-        self.connections.failed(self.hasher.hash_one(site), self.age(now));
+    /// A connection from this source to a host of `site` could not be made.
+    pub(crate) fn not_reached(&self, source: usize, site: &str, now: Instant) {
+        self.pool.sources[source].connections.failed(self.hasher.hash_one(site), self.age(now));
     }
 
     /// Answers with what is known when nothing more can be found out: with nothing, where that is our fault.
     pub(crate) fn give_up(&self, work: Work, now: Instant) {
         let unheard = matches!(work.fallback.rule, "no_connection" | "no_answer_in_time");
-        if unheard && self.connections.are_to_blame(self.age(now)) {
+        if unheard && self.pool.sources[work.source].connections.are_to_blame(self.age(now)) {
             work.fail(Outage::Unavailable);
         } else {
             work.give_up();
@@ -99,7 +99,10 @@ pub(crate) const HEARTBEAT: Duration = Duration::from_millis(200);
 
 pub(crate) struct Shard<R: Runtime> {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) sessions: Rc<SessionConfig>,
+    /// Of each source.
+    pub(crate) sessions: Vec<Rc<SessionConfig>>,
+    /// The sources that rest at sites of this shard.
+    pub(crate) rests: RefCell<Rests>,
     pub(crate) smtp_port: u16,
     /// No session task waits longer than this for anything.
     pub(crate) session_limit: Duration,
@@ -134,8 +137,8 @@ impl Main for ShardMain {
         crate::sim::watch(&shard);
         R::spawn(housekeeping(Rc::clone(&shard), self.index));
         if self.index == 0 {
-            let (resolver, dialog) = (shard.resolver.clone(), Arc::clone(&self.shared.dialog));
-            R::spawn(async move { host::confirm_name(&resolver, &dialog.ehlo).await });
+            let (resolver, shared) = (shard.resolver.clone(), Arc::clone(&self.shared));
+            R::spawn(async move { egress::look(&shared.pool, &resolver).await });
         }
         let face = &self.shared.shards[self.index];
         loop {
@@ -187,12 +190,15 @@ impl<R: Runtime> Shard<R> {
         let count = shared.shards.len();
         // The total is shared out exactly: the first shards take what does not divide.
         let sessions_max = (config.sessions / count + usize::from(index < config.sessions % count)).max(1);
-        let dialog = Arc::clone(&shared.dialog);
-        let patience = dialog.patience;
+        let patience = shared.pool.sources[0].dialog.patience;
+        let sessions = shared.pool.sources.iter().map(|source| {
+            Rc::new(SessionConfig { source: Arc::clone(source), tls: Arc::clone(&shared.tls) })
+        });
         let mut random = seed::rng();
         Shard {
             selector: format!("x{:016x}", random.random::<u64>()),
-            sessions: Rc::new(SessionConfig { dialog, tls: Arc::clone(&shared.tls) }),
+            sessions: sessions.collect(),
+            rests: RefCell::default(),
             smtp_port: config.smtp_port,
             session_limit: patience.banner + patience.ehlo * 3 + patience.tls + patience.mail + patience.rcpt,
             resolver: Resolver::new(config, Arc::clone(&shared.resolvers)),
@@ -250,11 +256,16 @@ impl<R: Runtime> Shard<R> {
     }
 
     /// Puts work into its group's queue.
-    fn probe(self: &Rc<Self>, work: Work, plan: &Plan) {
+    fn probe(self: &Rc<Self>, mut work: Work, plan: &Plan) {
         let now = R::now();
         self.stories.set(self.stories.get() || work.trace.is_some());
-        let group = self.group(plan, now);
-        let (connections, time) = (&self.shared.connections, self.shared.age(now));
+        let Some(group) = self.group(plan, now) else {
+            return work.settle(Reason::Unverifiable, "no_source");
+        };
+        work.source = group.source.get();
+        let Some(work) = rest::unless_rested(self, &group, work, now) else { return };
+        let source = &self.shared.pool.sources[work.source];
+        let (connections, time) = (&source.connections, self.shared.age(now));
         let down = connections.are_down(time);
         if down && !connections.may_try(time) {
             return work.fail(Outage::Unavailable);
@@ -274,10 +285,14 @@ impl<R: Runtime> Shard<R> {
         self.dispatch(&group);
     }
 
-    fn group(&self, plan: &Plan, now: Instant) -> Rc<Group> {
+    /// The group of a plan; `None` where no source reaches any of its hosts.
+    fn group(&self, plan: &Plan, now: Instant) -> Option<Rc<Group>> {
         if let Some(group) = self.groups.borrow().get(&plan.group) {
-            return Rc::clone(group);
+            return Some(Rc::clone(group));
         }
+        let index = self.shared.pool.choose(&plan.site, plan.routes.iter().map(|(_, address)| *address))?;
+        let source = &self.shared.pool.sources[index];
+        let plan = &plan.with_routes(|address| source.serves(address));
         let mut sites = self.sites.borrow_mut();
         let site = sites.entry(plan.site.clone()).or_insert_with(|| {
             let profile: Profile = self.shared.config.pace.into();
@@ -285,8 +300,15 @@ impl<R: Runtime> Shard<R> {
             Rc::new(Site::new(pace))
         });
         let group = Rc::new(Group::new(plan, Rc::clone(site), now));
+        group.source.set(index);
         self.groups.borrow_mut().insert(plan.group.clone(), Rc::clone(&group));
-        group
+        Some(group)
+    }
+
+    /// The groups of a site that are asked from this source.
+    pub(crate) fn groups_of(&self, site: &str, source: usize) -> Vec<Rc<Group>> {
+        let its = |group: &&Rc<Group>| *group.site_name == *site && group.source.get() == source;
+        self.groups.borrow().values().filter(its).cloned().collect()
     }
 
     /// Starts sessions for a group as its work wants and its site, the total and its routes allow.
@@ -407,6 +429,7 @@ impl<R: Runtime> Shard<R> {
 
     /// Drops the groups and sites that had no work for a while.
     fn forget(&self, now: Instant) {
+        rest::end(self, now);
         #[cfg(feature = "sim")]
         if crate::sim::planted(crate::sim::Fault::LeakGroup) {
             return;

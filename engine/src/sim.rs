@@ -6,6 +6,7 @@
 //! to the order of every step.
 
 use crate::config::EngineConfig;
+use crate::egress::Pool;
 use crate::runtime::Runtime;
 use crate::runtime::{Main, sim as runtime};
 use crate::seed::simulated as seed;
@@ -206,7 +207,8 @@ pub fn run<W: World + 'static>(
     let tickets = setup.config.tickets_max;
     let world = Rc::new(RefCell::new(world));
     runtime::start(setup.seed, Rc::clone(&world) as Rc<RefCell<dyn World>>);
-    let shared = Arc::new(crate::assemble(setup.config, setup.ipv6, tls()?, runtime::Sim::now()));
+    let pool = Pool::new(&setup.config)?;
+    let shared = Arc::new(crate::assemble(setup.config, pool, setup.ipv6, tls()?, runtime::Sim::now()));
     let run = Run::new(&shared, tickets);
     let ending = run.drive(&world, arrivals, setup.limit);
     drop(run);

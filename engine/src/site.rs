@@ -42,6 +42,8 @@ pub(crate) struct Site {
 pub(crate) struct Group {
     pub(crate) site: Rc<Site>,
     pub(crate) site_name: Box<str>,
+    /// From which source it is asked.
+    pub(crate) source: Cell<usize>,
     /// How many outages were over when it was last asked.
     pub(crate) outages: Cell<u32>,
     pub(crate) routes: Vec<Route>,
@@ -80,6 +82,8 @@ pub(crate) struct Route {
     resting: Cell<Option<Instant>>,
     /// Connections in a row that died without a word.
     strikes: Cell<u8>,
+    /// What it has said in two sessions in a row to a recipient, about the session.
+    refrain: Cell<Option<&'static str>>,
     /// A TLS handshake failed here: the next session goes in the clear.
     pub(crate) plain_only: Cell<bool>,
 }
@@ -166,6 +170,21 @@ impl Route {
         self.strikes.get() >= patience
     }
 
+    /// It has said this about two sessions in a row: it will say it in a third.
+    pub(crate) fn always_says(&self, rule: &'static str) {
+        self.refrain.set(Some(rule));
+    }
+
+    /// Whether a new session is known to hear this again.
+    pub(crate) fn says_so(&self, rule: &'static str) -> bool {
+        self.refrain.get() == Some(rule)
+    }
+
+    /// It said something about a recipient.
+    pub(crate) fn speaks(&self) {
+        self.refrain.set(None);
+    }
+
     pub(crate) fn works(&self) {
         self.strikes.set(0);
     }
@@ -192,12 +211,14 @@ impl Group {
                 down: Cell::new(None),
                 resting: Cell::new(None),
                 strikes: Cell::new(0),
+                refrain: Cell::new(None),
                 plain_only: Cell::new(false),
             }
         });
         Group {
             site,
             site_name: plan.site.clone(),
+            source: Cell::new(0),
             outages: Cell::new(0),
             routes: routes.collect(),
             one_domain: ONE_DOMAIN_SITES.contains(&&*plan.site),
@@ -288,6 +309,11 @@ impl Group {
     /// Takes up to `most` works that have not been answered for on `route`, in the order of their turns.
     pub(crate) fn take(&self, route: usize, most: usize) -> Vec<Work> {
         self.state.borrow_mut().queue.take(route, most)
+    }
+
+    /// Whether all routes are out of use.
+    pub(crate) fn is_down(&self, now: Instant) -> bool {
+        self.routes.iter().all(|route| route.is_down(now).is_some())
     }
 
     /// Takes all works whose time is over, or all there are.

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 /// Takes an address that has come to the home shard of its domain.
 pub(crate) fn resolve<R: Runtime>(shard: &Rc<Shard<R>>, work: Work) {
+    shard.stories.set(shard.stories.get() || work.trace.is_some());
     if let Some(work) = needs_no_server(work, &shard.shared.config) {
         let domain = work.address.domain().clone();
         join(shard, domain, Waiter::Address(work));

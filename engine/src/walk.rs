@@ -70,6 +70,10 @@ impl Waiter {
         }
     }
 
+    fn wants_story(&self) -> bool {
+        matches!(self, Waiter::Address(work) if work.trace.is_some())
+    }
+
     fn is_patient(&self) -> bool {
         matches!(self, Waiter::Address(work) if work.priority != Priority::Single)
     }
@@ -84,7 +88,9 @@ impl Waiter {
 
 impl Walks {
     pub(crate) fn join(&mut self, domain: &Domain, waiter: Waiter, now: Instant) -> Joined {
-        if let Some(walk) = self.known.get(domain).filter(|walk| walk.until > now) {
+        // A walk that nobody wanted the story of is walked again for one who does; the DNS cache knows the way.
+        let told = |walk: &Walk| !waiter.wants_story() || !walk.story.is_empty();
+        if let Some(walk) = self.known.get(domain).filter(|walk| walk.until > now && told(walk)) {
             return Joined::Known(waiter, walk.found.clone(), Rc::clone(&walk.story));
         }
         if let Some(waiting) = self.under_way.get_mut(domain) {
@@ -143,7 +149,7 @@ impl Walks {
     }
 }
 
-/// Walks through DNS for a domain, and tells the story of it.
+/// Walks through DNS for a domain, and tells the story of it while stories are kept.
 pub(crate) async fn walk<R: Runtime>(shard: &Shard<R>, domain: &Domain) -> (Found, Vec<String>) {
     let mut story = Vec::new();
     let found = find(shard, domain, &mut story).await.unwrap_or_else(Found::Dead);
@@ -154,7 +160,9 @@ pub(crate) async fn walk<R: Runtime>(shard: &Shard<R>, domain: &Domain) -> (Foun
 async fn find<R: Runtime>(shard: &Shard<R>, domain: &Domain, story: &mut Vec<String>) -> Result<Found, Dead> {
     let question = Question { name: Name::from(domain), kind: RecordKind::Mx };
     let outcome = shard.resolver.look_up(&question).await;
-    story.push(tell(&question, &outcome));
+    if shard.stories.get() {
+        story.push(tell(&question, &outcome));
+    }
     let plan = MxPlan::new(domain, &outcome, shard.random())?;
     let ipv6 = shard.shared.ipv6;
     match hosts(shard, &plan, ipv6, story).await {
@@ -176,7 +184,9 @@ async fn hosts<R: Runtime>(
     let config = &shard.shared.config;
     let questions = plan.questions(ipv6);
     let outcomes = all(questions.iter().map(|question| shard.resolver.look_up(question)).collect()).await;
-    story.extend(questions.iter().zip(&outcomes).map(|(question, outcome)| tell(question, outcome)));
+    if shard.stories.get() {
+        story.extend(questions.iter().zip(&outcomes).map(|(question, outcome)| tell(question, outcome)));
+    }
     let known: HashMap<&Question, &Outcome> =
         questions.iter().zip(outcomes.iter().map(Arc::as_ref)).collect();
     let may_contact =

@@ -25,6 +25,8 @@ pub(crate) struct State {
     pub(crate) owner: u64,
     /// When it is answered with what is known, whatever goes on.
     pub(crate) deadline: Instant,
+    /// From which source its site is asked.
+    pub(crate) source: usize,
     /// Routes of its group that have said what they have to say about it, a bit each.
     pub(crate) tried: u64,
     /// How often it was put back: by throttling, or by a session that ended at it.
@@ -72,6 +74,14 @@ pub(crate) struct Plan {
     pub(crate) routes: Vec<(Box<str>, IpAddr)>,
 }
 
+impl Plan {
+    /// The plan without the routes whose addresses are not wanted.
+    pub(crate) fn with_routes(&self, wanted: impl Fn(IpAddr) -> bool) -> Plan {
+        let routes = self.routes.iter().filter(|(_, address)| wanted(*address)).cloned().collect();
+        Plan { site: self.site.clone(), group: self.group.clone(), routes }
+    }
+}
+
 impl Work {
     pub(crate) fn new(request: Request, client: Arc<Mailbox>, deadline: Instant) -> Work {
         Work(Box::new(State {
@@ -81,6 +91,7 @@ impl Work {
             priority: request.priority,
             owner: request.owner,
             deadline,
+            source: 0,
             tried: 0,
             returns: 0,
             suspect: false,

@@ -1,11 +1,12 @@
 //! The configuration: every setting from flag, environment, file or default, in this order of precedence.
 //!
 //! [`settings`] is the one table of all settings; flags, keys of the file and variables of the environment are
-//! made from it, so none can lack one of the three. [`file`](mod@file) reads the file, [`plans`] its plans.
+//! made from it, so none can lack one of the three. [`file`](mod@file) reads the file, [`plans`] its plans, [`sources`] its sources.
 
 pub mod file;
 pub mod plans;
 pub mod settings;
+pub mod sources;
 
 use crate::batch::Limits;
 use crate::store::{Plan, PlanTable};
@@ -48,7 +49,9 @@ pub struct Config {
     pub batch: Limits,
     /// The list of spam traps, read when the engine starts.
     pub spamtraps: Option<PathBuf>,
-    /// The engine's part, without the spam traps themselves.
+    /// From where mail servers are asked.
+    pub sources: Vec<sources::Source>,
+    /// The engine's part, without spam traps and sources.
     pub engine: EngineConfig,
     /// The plans.
     pub plans: Vec<Plan>,
@@ -86,6 +89,7 @@ impl Default for Config {
             reuse_verdicts: true,
             batch: Limits::default(),
             spamtraps: None,
+            sources: Vec::new(),
             engine: EngineConfig::default(),
             plans: plans::standard(),
         }
@@ -140,6 +144,9 @@ impl Config {
                 None => writeln!(text, "# {} =", setting.key),
             };
         }
+        for source in &self.sources {
+            let _ = write!(text, "\n{}", sources::to_toml(source));
+        }
         for plan in &self.plans {
             let _ = write!(text, "\n{}", plans::to_toml(plan));
         }
@@ -157,12 +164,13 @@ impl Config {
     /// The engine's settings.
     ///
     /// # Errors
-    /// The list of spam traps cannot be read.
+    /// The list of spam traps or the password of a proxy cannot be read.
     pub fn engine_config(&self) -> Result<EngineConfig, ConfigError> {
         let mut engine = self.engine.clone();
         if let Some(path) = &self.spamtraps {
             engine.spamtraps = read_spamtraps(path)?;
         }
+        engine.sources = self.sources.iter().map(sources::Source::complete).collect::<Result<_, _>>()?;
         Ok(engine)
     }
 

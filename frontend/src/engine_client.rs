@@ -58,6 +58,16 @@ pub trait Line {
 
     /// The next answer, for a thread without an executor; `None` after `patience`.
     fn answer_blocking(&self, patience: Duration) -> Option<Answer>;
+
+    /// Puts up to `most` answers into `into`; waits for the first no longer than `patience`.
+    fn answers_blocking(&self, most: usize, mut patience: Duration, into: &mut Vec<Answer>) {
+        while into.len() < most
+            && let Some(answer) = self.answer_blocking(patience)
+        {
+            patience = Duration::ZERO;
+            into.push(answer);
+        }
+    }
 }
 
 impl Backend for engine::Engine {
@@ -97,6 +107,10 @@ impl Line for engine::Client {
 
     fn answer_blocking(&self, patience: Duration) -> Option<Answer> {
         engine::Client::answer_blocking(self, patience)
+    }
+
+    fn answers_blocking(&self, most: usize, patience: Duration, into: &mut Vec<Answer>) {
+        engine::Client::answers_blocking(self, most, patience, into);
     }
 }
 

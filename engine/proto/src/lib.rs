@@ -11,6 +11,7 @@
 
 pub mod address;
 pub mod dns;
+pub mod egress;
 pub mod facts;
 pub mod limits;
 pub mod lists;
@@ -18,5 +19,6 @@ pub mod outage;
 pub mod pace;
 pub mod score;
 pub mod smtp;
+pub mod socks5;
 pub mod typo;
 pub mod verdict;

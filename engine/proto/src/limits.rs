@@ -161,3 +161,17 @@ pub const BULK_PATIENCE: Duration = Duration::from_secs(600);
 pub const WALK_TTL: Duration = Duration::from_secs(60);
 /// Most DNS outcomes that a shard keeps.
 pub const DNS_CACHE_MAX: usize = 200_000;
+
+/// Most sources of one pool; each keeps some 4 KiB.
+pub const SOURCES_MAX: usize = 256;
+/// How long a source first rests at a site that blocks it.
+pub const SOURCE_REST_MIN: Duration = Duration::from_secs(5 * 60);
+/// The longest that it rests, however often that was doubled.
+pub const SOURCE_REST_MAX: Duration = Duration::from_secs(6 * 3600);
+/// Most rests that a shard remembers; beyond, a block counts for the host alone, as without a pool.
+pub const SOURCE_RESTS_MAX: usize = 20_000;
+/// How long a proxy may take to let itself be connected to and to hear who we are. It is a host of the operator's.
+pub const PROXY_TIMEOUT: Duration = Duration::from_secs(10);
+
+const _: () = assert!(SOURCE_REST_MIN.as_secs() < SOURCE_REST_MAX.as_secs());
+const _: () = assert!(PROXY_TIMEOUT.as_secs() < CONNECT_TIMEOUT.as_secs());

@@ -66,7 +66,7 @@ impl Resolvers {
 /// Sites are told apart by so many bits; two that fall together count once.
 const SLOTS: usize = 512;
 
-/// Whether mail servers can be reached. Times are those since any fixed instant, at least 1 ms after it.
+/// Whether mail servers can be reached from a source. Times are those since any fixed instant, at least 1 ms after it.
 #[derive(Debug)]
 pub struct Connections {
     /// When the last attempt at a site failed, in milliseconds; 0 for never.
@@ -117,6 +117,12 @@ impl Connections {
             return;
         }
         self.judge(now, now + millis(OUTAGE_PROBE_INTERVAL));
+    }
+
+    /// No connection could be tried, for a reason that is ours beyond doubt: a source address that is gone, a proxy that
+    /// does not let us in. It weighs as much as failures at as many sites as make an outage.
+    pub fn failed_ourselves(&self, now: Duration) {
+        (0..OUTAGE_SITES_MIN as u64).for_each(|site| self.failed(site, now));
     }
 
     /// True while nobody can be reached.
@@ -176,7 +182,7 @@ mod tests {
     use super::*;
 
     /// What happens, second by second: `f` and a number: that so many new sites fail; `o`: one that failed before
-    /// fails again; `k`: somebody is reached; `e`: an address ends without a connection; `.`: nothing.
+    /// fails again; `k`: somebody is reached; `b`: a fault that is ours beyond doubt; `e`: an address ends without a connection; `.`: nothing.
     /// Behind each step, whether it is down.
     fn check(name: &str, steps: &[(u64, &str, bool)]) {
         let connections = Connections::default();
@@ -192,6 +198,7 @@ mod tests {
                 }
                 ("o", _) => connections.failed(0, now),
                 ("k", _) => connections.reached(),
+                ("b", _) => connections.failed_ourselves(now),
                 ("e", _) => assert_eq!(connections.are_to_blame(now), *down, "{name}: {step} at {second} s"),
                 _ => {}
             }
@@ -216,6 +223,16 @@ mod tests {
         let slow: Vec<_> = (0..100).map(|n| (n * 7, "f1", false)).collect();
         check("dead sites now and then", &slow);
         check("failures of yesterday", &[(0, "f20", false), (90_000, "f20", false), (90_005, "f1", true)]);
+    }
+
+    #[test]
+    fn a_fault_that_is_ours_needs_no_second_site() {
+        check(
+            "it lasts",
+            &[(0, "b", false), (2, "b", false), (4, "b", false), (6, "b", true), (7, "k", false)],
+        );
+        check("it comes and goes", &[(0, "b", false), (4, "k", false), (6, "b", false), (10, "k", false)]);
+        check("alone", &[(0, "b", false), (4, "e", false), (5, "e", true), (61, ".", false)]);
     }
 
     #[test]

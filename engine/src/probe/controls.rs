@@ -43,7 +43,7 @@ pub(super) async fn ask_controls<R: Runtime>(
                 tally.answers += 1;
                 tally.errors += u32::from(!reply.is_positive());
                 group.routes[index].works();
-                shard.shared.reached();
+                shard.shared.reached(group.source.get());
                 if let Some(control) = controls.get_mut(usize::from(at)).and_then(Option::take)
                     && control_answered(shard, group, index, &control, &reply)
                 {

@@ -8,8 +8,10 @@
     reason = "glommio takes sockets that are not its own, and shows its own, only as raw descriptors"
 )]
 
-use super::{Datagrams, Rented, Runtime, Stream, caught, send_now, tcp_socket, timed_out, udp_socket};
-use futures_lite::{AsyncReadExt, AsyncWriteExt, FutureExt};
+use super::{
+    Datagrams, Rented, Runtime, Stream, caught, deadlines, send_now, tcp_socket, timed_out, udp_socket,
+};
+use futures_lite::{AsyncReadExt, AsyncWriteExt};
 use glommio_crate::timer::Timer;
 use glommio_crate::{GlommioError, LocalExecutorBuilder, Placement};
 use std::future::Future;
@@ -35,14 +37,8 @@ impl Runtime for Glommio {
         Timer::new(time).await;
     }
 
-    async fn before<F: Future>(deadline: Instant, future: F) -> Option<F::Output> {
-        let time = deadline.saturating_duration_since(Instant::now());
-        async { Some(future.await) }
-            .or(async {
-                Timer::new(time).await;
-                None
-            })
-            .await
+    fn before<F: Future>(deadline: Instant, future: F) -> impl Future<Output = Option<F::Output>> {
+        deadlines::before::<Glommio, F>(deadline, future)
     }
 
     async fn connect(
@@ -50,7 +46,7 @@ impl Runtime for Glommio {
         destination: SocketAddr,
         deadline: Instant,
     ) -> io::Result<Self::Stream> {
-        let socket = tcp_socket(source, destination)?;
+        let socket = tcp_socket(socket2::Type::STREAM, source, destination)?;
         // glommio connects only sockets that it made itself, or a descriptor that it takes for one of UDP: so it
         // is lent a duplicate, which it closes.
         let lent = socket.try_clone()?.into_raw_fd();
@@ -108,7 +104,10 @@ impl Datagrams for glommio_crate::net::UdpSocket {
 pub(crate) fn run(main: impl Future<Output = ()> + 'static) -> io::Result<()> {
     let executor =
         LocalExecutorBuilder::new(Placement::Unbound).io_memory(IO_MEMORY_BYTES).make().map_err(io_error)?;
-    executor.run(main);
+    executor.run(async {
+        main.await;
+        deadlines::clear();
+    });
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 //! Both runtimes are thread-per-core; nothing here is `Send`. Only this folder names them.
 
 mod choice;
+mod deadlines;
 mod glommio;
 mod monoio;
 #[cfg(feature = "sim")]
@@ -11,11 +12,14 @@ pub(crate) mod sim;
 pub(crate) use choice::{Chosen, choose, run};
 
 use futures_lite::FutureExt;
+use futures_lite::future::CatchUnwind;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 /// What came of an operation, and the buffer that it borrowed.
@@ -36,7 +40,7 @@ pub(crate) trait Runtime: Sized + 'static {
         Instant::now()
     }
 
-    /// `None` when `deadline` comes first; the future is dropped then.
+    /// `None` when `deadline` comes first, or a few milliseconds after it; the future is dropped then.
     fn before<F: Future>(deadline: Instant, future: F) -> impl Future<Output = Option<F::Output>>;
 
     /// A TCP connection from `source` (the kernel's choice if `None`), with TCP_NODELAY set.
@@ -74,16 +78,36 @@ pub(crate) trait Datagrams: 'static {
     fn receive(&self, buffer: Vec<u8>) -> impl Future<Output = Rented<usize>>;
 }
 
-/// A non-blocking socket that is ready to connect.
-fn tcp_socket(source: Option<IpAddr>, destination: SocketAddr) -> io::Result<socket2::Socket> {
+/// A socket of the type STREAM, blocking or not, that is ready to connect.
+fn tcp_socket(
+    kind: socket2::Type,
+    source: Option<IpAddr>,
+    destination: SocketAddr,
+) -> io::Result<socket2::Socket> {
     let domain = socket2::Domain::for_address(destination);
-    let socket = socket2::Socket::new(domain, socket2::Type::STREAM, Some(socket2::Protocol::TCP))?;
+    let socket = socket2::Socket::new(domain, kind, Some(socket2::Protocol::TCP))?;
     // Without it a TLS handshake takes 44 ms longer: Nagle waits for the delayed acknowledgement.
     socket.set_tcp_nodelay(true)?;
     if let Some(source) = source {
+        choose_port_late(&socket);
         socket.bind(&SocketAddr::new(source, 0).into())?;
     }
     Ok(socket)
+}
+
+/// Has the port chosen when the socket connects, and not when it is bound. A port that is chosen early has to be free for
+/// every destination: with those that rest in TIME_WAIT, some 28,000 sessions a minute would be all that a source can
+/// have (ip(7), IP_BIND_ADDRESS_NO_PORT; Linux 4.2).
+fn choose_port_late(socket: &socket2::Socket) {
+    let on: libc::c_int = 1;
+    let length = size_of_val(&on) as libc::socklen_t;
+    let option = libc::IP_BIND_ADDRESS_NO_PORT;
+    // SAFETY: the descriptor is open as long as `socket` lives, and `on` is there for the call, as long as `length` says.
+    #[expect(unsafe_code, reason = "socket2 does not have this option")]
+    let _ = unsafe {
+        // A kernel without it chooses early, and works all the same.
+        libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_IP, option, (&raw const on).cast(), length)
+    };
 }
 
 /// Bursts of answers overflow the usual buffer; what the kernel grants of this is enough.
@@ -91,17 +115,35 @@ const DATAGRAM_BUFFER_BYTES: usize = 1 << 20;
 
 fn udp_socket(peer: SocketAddr) -> io::Result<std::net::UdpSocket> {
     let domain = socket2::Domain::for_address(peer);
-    let socket = socket2::Socket::new(domain, socket2::Type::DGRAM, Some(socket2::Protocol::UDP))?;
+    let kind = socket2::Type::DGRAM.nonblocking();
+    let socket = socket2::Socket::new(domain, kind, Some(socket2::Protocol::UDP))?;
     socket.set_recv_buffer_size(DATAGRAM_BUFFER_BYTES)?;
-    socket.set_nonblocking(true)?;
     socket.connect(&peer.into())?;
     Ok(socket.into())
 }
 
 /// A panic that reached the executor would end it and all its tasks.
-async fn caught(task: impl Future<Output = ()>) {
-    if AssertUnwindSafe(task).catch_unwind().await.is_err() {
-        tracing::error!("a task of the engine panicked");
+fn caught<F: Future<Output = ()>>(task: F) -> Caught<F> {
+    Caught { task: AssertUnwindSafe(task).catch_unwind() }
+}
+
+pin_project_lite::pin_project! {
+    /// A task that no panic leaves. An `async fn` would hold the task twice: as its argument and while it is awaited.
+    struct Caught<F> {
+        #[pin]
+        task: CatchUnwind<AssertUnwindSafe<F>>,
+    }
+}
+
+impl<F: Future<Output = ()>> Future for Caught<F> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        self.project().task.poll(context).map(|done| {
+            if done.is_err() {
+                tracing::error!("a task of the engine panicked");
+            }
+        })
     }
 }
 
@@ -115,4 +157,24 @@ fn send_now(socket: BorrowedFd<'_>, datagram: &[u8]) -> io::Result<()> {
 
 fn timed_out() -> io::Error {
     io::ErrorKind::TimedOut.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_has_no_port_until_it_connects() {
+        for (source, peer) in [("127.0.0.2", "127.0.0.1"), ("::1", "::1")] {
+            let (source, peer): (IpAddr, IpAddr) = (source.parse().unwrap(), peer.parse().unwrap());
+            let listener = std::net::TcpListener::bind((peer, 0)).unwrap();
+            let destination = listener.local_addr().unwrap();
+            let socket = tcp_socket(socket2::Type::STREAM, Some(source), destination).unwrap();
+            let bound = || socket.local_addr().unwrap().as_socket().unwrap();
+            assert_eq!(bound(), SocketAddr::new(source, 0));
+            socket.connect(&destination.into()).unwrap();
+            assert_eq!(bound().ip(), source);
+            assert_eq!(listener.accept().unwrap().1, bound());
+        }
+    }
 }

@@ -2,9 +2,10 @@
 
 #![expect(unsafe_code, reason = "monoio's sockets show their descriptors only raw")]
 
-use super::{Datagrams, Rented, Runtime, Stream, caught, send_now, tcp_socket, timed_out, udp_socket};
+use super::{
+    Datagrams, Rented, Runtime, Stream, caught, deadlines, send_now, tcp_socket, timed_out, udp_socket,
+};
 use ::monoio::io::{AsyncReadRent, AsyncWriteRentExt};
-use ::monoio::time::Instant as MonoioInstant;
 use ::monoio::{IoUringDriver, LegacyDriver, RuntimeBuilder};
 use std::future::Future;
 use std::io;
@@ -26,8 +27,8 @@ impl Runtime for Monoio {
         ::monoio::time::sleep(time)
     }
 
-    async fn before<F: Future>(deadline: Instant, future: F) -> Option<F::Output> {
-        ::monoio::time::timeout_at(MonoioInstant::from_std(deadline), future).await.ok()
+    fn before<F: Future>(deadline: Instant, future: F) -> impl Future<Output = Option<F::Output>> {
+        deadlines::before::<Monoio, F>(deadline, future)
     }
 
     async fn connect(
@@ -35,8 +36,7 @@ impl Runtime for Monoio {
         destination: SocketAddr,
         deadline: Instant,
     ) -> io::Result<Self::Stream> {
-        let socket = tcp_socket(source, destination)?;
-        socket.set_nonblocking(true)?;
+        let socket = tcp_socket(socket2::Type::STREAM.nonblocking(), source, destination)?;
         match socket.connect(&destination.into()) {
             Ok(()) => {}
             Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
@@ -103,6 +103,10 @@ pub(crate) enum Driver {
 /// # Errors
 /// What the kernel says when the driver cannot be had.
 pub(crate) fn run(driver: Driver, main: impl Future<Output = ()> + 'static) -> io::Result<()> {
+    let main = async {
+        main.await;
+        deadlines::clear();
+    };
     match driver {
         Driver::DeferredRing => ring(deferred_ring()).build().map(|mut runtime| runtime.block_on(main)),
         Driver::PlainRing => {

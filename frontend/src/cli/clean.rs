@@ -1,42 +1,55 @@
 //! `mailprobe clean`: a list goes in, and comes out with `deliverable` and `reason` behind every row.
 //!
 //! ```text
-//! source ─> columns ─> window ─> checker (the engine) ─> window ─> sink
-//!  rows      address    in input order, bounded                    OUT.partial, then OUT
+//! source ─> seen ──────────────> flight ─> checker (the engine) ─> rows ─> sink
+//!  rows      is it a duplicate?   under way     │  ^                in turn  OUT.partial, then OUT
+//!                                               v  │
+//!                                             putoff: asked about later
 //! ```
 //!
 //! What holds:
-//! - A row that came in goes out, in its place, with the same values; nothing is said about a row that the engine
-//!   did not say.
-//! - Memory does not depend on the list's length: [`window`] bounds the rows under way, by count and by octets.
+//! - A row that came in goes out once, with the same values; nothing is said about a row that the engine did not say.
+//!   It keeps its place, unless `--unordered` is given.
+//! - An address is asked about once, however often it is in the list.
+//! - Memory does not depend on the list's length: what does not fit lies in OUT.state, sealed (`state.rs`).
+//! - No row holds up the reader: neither one that waits for a slow site, nor one that is asked about later.
 //! - OUT appears whole or not at all. Until the end the rows stand in `OUT.partial`; `--resume` holds it against the
 //!   input row by row and goes on where it ends.
 
+mod checker;
 mod columns;
+mod domains;
 mod driver;
+mod flight;
 mod json;
-mod report;
+mod progress;
+mod putoff;
+mod rows;
+mod seen;
 mod sink;
 mod source;
+mod state;
+mod summary;
 #[cfg(test)]
 mod tests;
 mod verdict;
-mod window;
 
 use super::flags::{ENGINE, Flags};
 use super::{Failure, StartEngine, log, open_files};
-pub use driver::{Answered, Checker};
-pub use report::Summary;
+pub use checker::{Answered, Checker};
+pub use domains::DomainRows;
 use sink::Sink;
 use source::Source;
+use state::State;
 use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+pub use summary::Summary;
 pub use verdict::Verdict;
 
-/// Addresses under way at once. Sessions are what limits the engine; these only wait for their turn.
-const UNDER_WAY_MAX: usize = 10_000;
+/// Addresses under way at once: enough for a thousand sessions with a hundred recipients each.
+const UNDER_WAY_MAX: usize = 100_000;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -52,11 +65,16 @@ pub(super) fn run(args: Args, start_engine: StartEngine) -> Result<(), Failure> 
     open_files::raise(config.engine.sessions);
     let (mut engine, fast) = (None, args.list.fast);
     let start = || {
-        let config = config.engine_config().map_err(|error| CleanError::usage(error.0))?;
+        let mut config = config.engine_config().map_err(|error| CleanError::usage(error.0))?;
+        // The list is all that the engine works on; where the operator says nothing, it gets all the room.
+        if config.tickets_max == engine::config::EngineConfig::default().tickets_max {
+            config.tickets_max = UNDER_WAY_MAX;
+        }
         let started = start_engine(config).map_err(|error| CleanError::failed(error.0))?;
         let line = started.line(UNDER_WAY_MAX);
         engine = Some(started);
-        let checker: Box<dyn Checker> = if fast { Box::new(driver::Fast::new(line)) } else { Box::new(line) };
+        let checker: Box<dyn Checker> =
+            if fast { Box::new(checker::Fast::new(line)) } else { Box::new(checker::Full::new(line)) };
         Ok(checker)
     };
     let result = clean(args.list, start, &mut io::stderr());
@@ -85,14 +103,27 @@ pub struct CleanArgs {
     /// Contact no mail server: syntax, typing mistakes, MX and lists. It cannot tell whether a mailbox exists
     #[arg(long, conflicts_with = "max_wait")]
     pub fast: bool,
-    /// Ask again when a server says "later" (greylisting), if it wants to wait no longer than this many seconds;
-    /// with 0 such an address is unverifiable at once
+    /// Ask again when a server says "later" (greylisting), for this many seconds from when it first said so, whatever
+    /// else is in the list; with 0 such an address is unverifiable at once
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub max_wait: u32,
     /// How many seconds nobody may be there to be asked (no resolver answers, no mail server can be reached) before
     /// the run ends
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub max_outage: u32,
+    /// Write rows as they are done, not in the order of INPUT
+    #[arg(long)]
+    pub unordered: bool,
+    /// Pack the output [default: by its name, .gz or .zst, else not]. INPUT is unpacked as it is found
+    #[arg(long, value_enum)]
+    pub compress: Option<Compression>,
+    /// Write the summary, with counts by reason and by domain, as JSON to this file
+    #[arg(long, value_name = "FILE")]
+    pub summary: Option<PathBuf>,
+    /// How much memory rows that wait and addresses that came before may take, before they go to OUT.state; the engine's
+    /// comes on top
+    #[arg(long, value_name = "MIB", default_value_t = 96, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub memory: u32,
     /// Go on with what an interrupted run has left in OUT.partial
     #[arg(long)]
     pub resume: bool,
@@ -110,6 +141,28 @@ pub enum Format {
     Jsonl,
     /// An address a line
     Text,
+}
+
+/// How the output is packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Compression {
+    /// Not at all
+    None,
+    /// RFC 1952
+    Gzip,
+    /// RFC 8878
+    Zstd,
+}
+
+impl Compression {
+    /// By the ending of the file's name.
+    fn by_name(path: &Path) -> Compression {
+        match path.extension().and_then(|ending| ending.to_str()) {
+            Some("gz") => Compression::Gzip,
+            Some("zst") => Compression::Zstd,
+            _ => Compression::None,
+        }
+    }
 }
 
 /// Why a list was not cleaned: one line that says what is wrong and what to do.
@@ -180,12 +233,28 @@ impl Job {
     /// # Errors
     /// [`CleanError`]; what was done until then stays in `OUT.partial`.
     pub fn run(self, checker: &mut dyn Checker) -> Result<Summary, CleanError> {
-        let sink = Sink::open(self.args.output.as_deref(), self.args.resume)?;
-        let progress = report::Progress::new(!self.args.no_progress, self.source.size());
+        let Job { args, source } = self;
+        let output = args.output.as_deref();
+        let sink = Sink::open(output, args.resume, args.unordered, args.compress)?;
+        // The sink keeps other runs off these names from here on.
+        let state = match State::open(output, args.memory as usize * 1024 * 1024) {
+            Ok(state) => state,
+            Err(error) => return Err(sink.keep(error)),
+        };
         let seconds = |given: u32| Duration::from_secs(given.into());
-        let waits =
-            driver::Waits { later: seconds(self.args.max_wait), outage: seconds(self.args.max_outage) };
-        driver::run(self.source, sink, checker, progress, waits)
+        let summary = driver::run(driver::Parts {
+            progress: progress::Progress::new(!args.no_progress, source.size()),
+            source,
+            sink,
+            state,
+            ordered: !args.unordered,
+            checker,
+            waits: driver::Waits { later: seconds(args.max_wait), outage: seconds(args.max_outage) },
+        })?;
+        if let Some(path) = &args.summary {
+            summary.write(path)?;
+        }
+        Ok(summary)
     }
 }
 

@@ -1,8 +1,8 @@
 //! The TOML file. A key that does not exist is refused, with its line and the nearest key that does.
 
-use super::plans;
 use super::settings::{self, SETTINGS};
 use super::{Config, ConfigError};
+use super::{plans, sources};
 use crate::store::Plan;
 use std::path::Path;
 use toml::Spanned;
@@ -56,6 +56,10 @@ fn apply(text: &str, folder: &Path, config: &mut Config) -> Result<(), Fault> {
         let name = canonical(key.get_ref());
         if name == "plan" {
             config.plans = read_plans(value)?;
+            continue;
+        }
+        if name == "source" && value.get_ref().as_array().is_some_and(|items| items.iter().any(is_table)) {
+            config.sources.append(&mut read_sources(value, folder)?);
             continue;
         }
         let setting = settings::find(&name)
@@ -128,6 +132,20 @@ fn read_plans(value: &Spanned<DeValue<'_>>) -> Result<Vec<Plan>, Fault> {
         read.push(plan);
     }
     Ok(read)
+}
+
+fn is_table(value: &Spanned<DeValue<'_>>) -> bool {
+    value.get_ref().is_table()
+}
+
+fn read_sources(value: &Spanned<DeValue<'_>>, folder: &Path) -> Result<Vec<sources::Source>, Fault> {
+    let wrong = |at: usize| Fault { at, why: "source: write each source as a table [[source]]".into() };
+    let items = value.get_ref().as_array().ok_or_else(|| wrong(value.span().start))?;
+    let read = |item: &Spanned<DeValue<'_>>| {
+        let at = item.span().start;
+        sources::read(at, item.get_ref().as_table().ok_or_else(|| wrong(at))?, folder)
+    };
+    items.iter().map(read).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The table of all settings.
 
-use super::{Config, LogFormat};
+use super::{Config, LogFormat, sources};
 use engine::config::{DriverChoice, Network, Pace, RuntimeChoice};
 use engine::proto::address::Address;
 use std::net::{IpAddr, SocketAddr};
@@ -244,6 +244,24 @@ pub const SETTINGS: &[Setting] = &[
         show: |config| config.engine.mail_from.as_ref().and_then(text),
     },
     Setting {
+        key: "source",
+        value_name: "ADDRESS[=EHLO]",
+        help: "address of this host from which sites are asked, with its EHLO name (repeatable; default: the system's choice)",
+        scope: Scope::Engine,
+        many: true,
+        set: sources::set_addresses,
+        show: |_| None,
+    },
+    Setting {
+        key: "proxy",
+        value_name: "URL[=EHLO]",
+        help: "SOCKS5 proxy from which sites are asked: socks5://HOST:PORT, with its EHLO name (repeatable)",
+        scope: Scope::Engine,
+        many: true,
+        set: sources::set_proxies,
+        show: |_| None,
+    },
+    Setting {
         key: "shards",
         value_name: "N",
         help: "threads that ask mail servers; 0: one a core",
@@ -354,7 +372,7 @@ fn path(text: &str) -> Result<PathBuf, String> {
 }
 
 /// Nothing that could end or split a command gets into one.
-fn host_name(text: &str) -> Result<String, String> {
+pub fn host_name(text: &str) -> Result<String, String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '[' | ']' | ':');
     if text.is_empty() || text.len() > NAME_BYTES_MAX || !text.chars().all(fits) {
         return Err(format!("`{text}` is no host name"));
@@ -374,7 +392,7 @@ fn base_url(text: &str) -> Result<String, String> {
     Ok(url.to_owned())
 }
 
-fn address(text: &str) -> Result<String, String> {
+pub fn address(text: &str) -> Result<String, String> {
     match Address::parse(text) {
         Ok(address) if !address.needs_smtputf8() => Ok(address.as_str().to_owned()),
         _ => Err(format!("`{text}` is no address")),
@@ -406,8 +424,18 @@ mod tests {
         let config = Config::default();
         for (i, setting) in SETTINGS.iter().enumerate() {
             assert!(SETTINGS[..i].iter().all(|other| other.key != setting.key), "{}", setting.key);
-            let absent = ["tls_cert", "tls_key", "public_url", "metrics", "spamtraps", "ehlo", "mail_from"]
-                .contains(&setting.key);
+            let absent = [
+                "tls_cert",
+                "tls_key",
+                "public_url",
+                "metrics",
+                "spamtraps",
+                "ehlo",
+                "mail_from",
+                "source",
+                "proxy",
+            ]
+            .contains(&setting.key);
             assert_eq!((setting.show)(&config).is_none(), absent, "{}", setting.key);
         }
     }

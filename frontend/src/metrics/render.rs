@@ -4,6 +4,7 @@ use super::process;
 use super::text::{Kind, Page};
 use super::{Counts, Metrics, Tally};
 use crate::store::{Sizes, StoreFigures};
+use engine::SourceFigures;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const MICROS: f64 = 1e6;
@@ -88,6 +89,7 @@ impl Metrics {
         for (name, shard) in shards.iter().zip(&figures.shards) {
             family.sample(&[("shard", name)], shard.silent.as_secs_f64());
         }
+        sources(page, &figures.sources);
     }
 
     fn store(&self, page: &mut Page) {
@@ -149,5 +151,23 @@ impl Metrics {
             }
         }
         sum
+    }
+}
+
+fn sources(page: &mut Page, sources: &[SourceFigures]) {
+    let help = "How often a site blocked a source, which was sent to rest there.";
+    let mut family = page.family("mailprobe_source_rests_total", Kind::Counter, help);
+    for source in sources {
+        family.sample(&[("source", &source.name)], source.rests);
+    }
+    let help = "At how many sites a source rests.";
+    let mut family = page.family("mailprobe_sources_resting", Kind::Gauge, help);
+    for source in sources {
+        family.sample(&[("source", &source.name)], source.resting);
+    }
+    let help = "Whether nobody can be reached from a source: 1 or 0.";
+    let mut family = page.family("mailprobe_source_down", Kind::Gauge, help);
+    for source in sources {
+        family.sample(&[("source", &source.name)], u8::from(source.down));
     }
 }

@@ -75,6 +75,7 @@ fn metrics() -> (tempfile::TempDir, Metrics) {
             engine::ShardFigures { waiting: 1, sessions: 2, silent: Duration::from_millis(1500) };
             2
         ],
+        sources: vec![engine::SourceFigures { name: "192.0.2.1".into(), rests: 2, resting: 1, down: false }],
     };
     let gauge = Box::new(move || figures.clone());
     (folder, Metrics::new(2, 100, Arc::new(store), gauge, 1_500))

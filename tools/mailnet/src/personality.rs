@@ -6,6 +6,7 @@ use crate::spec::{PersonalitySpec, ReplyKind};
 use serde::Deserialize;
 use std::{
     collections::{BTreeMap, HashMap},
+    net::IpAddr,
     sync::Arc,
 };
 
@@ -38,6 +39,8 @@ pub(crate) struct Personality {
     pub not_found_max: u64,
     /// Pause before the first accepted RCPT of a transaction, as Postfix makes under load.
     pub accept_pause_ms: u64,
+    /// Clients that are greeted with a refusal.
+    pub blocks: Vec<IpAddr>,
     replies: BTreeMap<ReplyKind, Template>,
 }
 
@@ -222,6 +225,7 @@ fn inherit(
         sessions_max: spec.sessions_max.or(base.sessions_max),
         not_found_max: spec.not_found_max.or(base.not_found_max),
         accept_pause_ms: spec.accept_pause_ms.or(base.accept_pause_ms),
+        blocks: spec.blocks.clone().or_else(|| base.blocks.clone()),
         replies,
     })
 }
@@ -254,6 +258,7 @@ fn build(spec: &PersonalitySpec) -> Result<Personality, String> {
         sessions_max: spec.sessions_max.unwrap_or(0),
         not_found_max: spec.not_found_max.unwrap_or(0),
         accept_pause_ms: spec.accept_pause_ms.unwrap_or(0),
+        blocks: spec.blocks.clone().unwrap_or_default(),
         replies,
     })
 }

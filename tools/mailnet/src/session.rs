@@ -134,7 +134,13 @@ impl Session {
     /// The greeting.
     pub(crate) fn banner(&mut self, out: &mut Vec<u8>) -> Outcome {
         let place = self.place();
-        self.write(&place.behaviour.personality.banner, "", out);
+        let personality = &place.behaviour.personality;
+        if personality.blocks.contains(&self.client) {
+            let refusal = format!("554 5.7.1 Service refused: {} is on our blocklist\r\n", self.client_text);
+            out.extend_from_slice(refusal.as_bytes());
+        } else {
+            self.write(&personality.banner, "", out);
+        }
         let outcome = self.finish(Stage::Banner, out, 0, Step::Go);
         self.refuses = out.first().is_some_and(|&digit| digit != b'2');
         outcome

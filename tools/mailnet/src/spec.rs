@@ -312,6 +312,7 @@ pub(crate) struct PersonalitySpec {
     pub sessions_max: Option<u64>,
     pub not_found_max: Option<u64>,
     pub accept_pause_ms: Option<u64>,
+    pub blocks: Option<Vec<IpAddr>>,
     pub replies: BTreeMap<ReplyKind, String>,
 }
 

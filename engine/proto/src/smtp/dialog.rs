@@ -199,6 +199,11 @@ impl Dialog {
         !self.outgoing.is_empty()
     }
 
+    /// How many replies are due behind the one that comes next.
+    pub fn replies_due(&self) -> usize {
+        self.expected.len()
+    }
+
     /// Begins a transaction: MAIL, then a RCPT for each recipient. Each gets an [`Event::Answered`], then comes
     /// [`Event::Ready`]; or [`Event::MailRefused`] comes, or [`Event::Over`]. The server may have ended the session in
     /// one breath with its last answer: then nothing is sent, and [`Event::Over`] comes at once.

@@ -1,178 +1,118 @@
 //! The loop that moves rows from the source over the engine to the sink.
 
-use super::report::{Progress, Summary};
+use super::checker::{Answered, Checker};
+use super::flight::{Asked, Flight};
+use super::progress::{Progress, Standing};
+use super::putoff::PutOff;
+use super::rows::{Rows, Waiting};
+use super::seen::Seen;
 use super::sink::Sink;
-use super::source::Source;
-use super::window::Window;
-use super::{CleanError, Verdict};
-use crate::engine_client::Line;
-use crate::fast::judge;
+use super::source::{Row, Source};
+use super::state::State;
+use super::summary::Summary;
+use super::{CleanError, UNDER_WAY_MAX, Verdict};
 use engine::proto::address::Address;
-use engine::{Answer, Finding, MailHosts, Outage, Pending, Priority, Refusal, Request};
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use engine::{Outage, Refusal};
 use std::time::{Duration, Instant};
 
-/// Whoever checks addresses: the engine in full mode, or a fast check.
-pub trait Checker {
-    /// Takes an address.
-    ///
-    /// # Errors
-    /// [`Refusal`]; the address was not taken and gets no answer.
-    fn submit(&mut self, ticket: u64, address: &Address) -> Result<(), Refusal>;
-
-    /// The next answer, in any order; `None` after `patience`.
-    fn answer(&mut self, patience: Duration) -> Option<Answered>;
-}
-
-/// An answer about one address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Answered {
-    /// The ticket it was submitted with.
-    pub ticket: u64,
-    /// The verdict, or why nothing can be said about any address.
-    pub result: Result<Verdict, Outage>,
-    /// The server asked for a later try.
-    pub retry_after: Option<Duration>,
-}
-
-impl Checker for Box<dyn Checker> {
-    fn submit(&mut self, ticket: u64, address: &Address) -> Result<(), Refusal> {
-        (**self).submit(ticket, address)
-    }
-
-    fn answer(&mut self, patience: Duration) -> Option<Answered> {
-        (**self).answer(patience)
-    }
-}
-
-impl Checker for Box<dyn Line + Send> {
-    fn submit(&mut self, ticket: u64, address: &Address) -> Result<(), Refusal> {
-        let address = address.clone();
-        Line::submit(&**self, Request { ticket, address, priority: Priority::List, owner: 0, trace: false })
-    }
-
-    fn answer(&mut self, patience: Duration) -> Option<Answered> {
-        let Answer { ticket, result, .. } = self.answer_blocking(patience)?;
-        let retry_after = result.as_ref().ok().and_then(|finding| finding.retry_after);
-        let result = result.map(|Finding { reason, .. }| Verdict::from(reason));
-        Some(Answered { ticket, result, retry_after })
-    }
-}
-
-/// Checks fast: no mail server hears of the addresses.
-pub(super) struct Fast {
-    line: Box<dyn Line + Send>,
-    /// In the order in which they were asked; each answers within a few seconds.
-    asked: VecDeque<(u64, Address, Pending<MailHosts>)>,
-}
-
-impl Fast {
-    pub fn new(line: Box<dyn Line + Send>) -> Fast {
-        Fast { line, asked: VecDeque::new() }
-    }
-}
-
-impl Checker for Fast {
-    fn submit(&mut self, ticket: u64, address: &Address) -> Result<(), Refusal> {
-        let pending = self.line.mail_hosts(address.domain().clone())?;
-        self.asked.push_back((ticket, address.clone(), pending));
-        Ok(())
-    }
-
-    fn answer(&mut self, patience: Duration) -> Option<Answered> {
-        let Some((ticket, address, pending)) = self.asked.front() else {
-            std::thread::sleep(patience);
-            return None;
-        };
-        let hosts = pending.answer_blocking(patience)?;
-        let result = judge(address, hosts).map(|(reason, _)| Verdict::from(reason));
-        let answered = Answered { ticket: *ticket, result, retry_after: None };
-        self.asked.pop_front();
-        Some(answered)
-    }
-}
-
 /// How often an address is asked about again when its server says "later", at most.
-const RETRIES_MAX: u32 = 2;
+const RETRIES_MAX: u8 = 8;
 /// The longest that such a later try is put off. Greylisting servers want one minute to a quarter of an hour.
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(15 * 60);
 /// The longest that the loop waits for an answer: progress is shown and files are flushed meanwhile.
 const PATIENCE: Duration = Duration::from_millis(200);
+/// While many are under way, answers are taken many at a time: each wake-up costs more than an answer does.
+const NAP: Duration = Duration::from_millis(1);
+/// Fewer answers than this are followed by a nap, if more addresses than that are under way.
+const NAP_BELOW: usize = 64;
+const NAP_UNDER_WAY: usize = 1000;
+/// Rows that are read before answers are looked for.
+const READ_AT_ONCE: usize = 1024;
 /// When an address is asked about again that met an outage.
 const OUTAGE_PAUSE: Duration = Duration::from_secs(5);
-/// When an address is handed over again whose site had enough of them waiting.
-const CROWDED_PAUSE: Duration = Duration::from_millis(500);
 /// After so long without any answer, although some are under way, the engine is held to be stuck.
 const SILENCE_MAX: Duration = Duration::from_secs(30 * 60);
 /// How much work a kill can cost.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What the loop waits for, and how long.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Waits {
-    /// What wants to wait longer than this before it is asked again is not.
+    /// How long after its server first said "later" a row may be asked about again.
     pub later: Duration,
     /// A list of hours must not end with a minute's outage: only one that lasts longer, without a verdict, ends the run.
     pub outage: Duration,
 }
 
+/// What a run works with.
+pub(super) struct Parts<'a> {
+    pub source: Source,
+    pub sink: Sink,
+    pub state: State,
+    pub ordered: bool,
+    pub checker: &'a mut dyn Checker,
+    pub progress: Progress,
+    pub waits: Waits,
+}
+
 /// Cleans a list.
 ///
 /// # Errors
-/// [`CleanError`]; all rows up to the first one without a verdict are written then.
-pub(super) fn run(
-    source: Source,
-    sink: Sink,
-    checker: &mut dyn Checker,
-    progress: Progress,
-    waits: Waits,
-) -> Result<Summary, CleanError> {
+/// [`CleanError`]; all rows that can be are written then.
+pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
+    let started = Instant::now();
     let mut run = Run {
-        source,
-        sink,
-        checker,
-        progress,
-        waits,
+        seen: Seen::new(&parts.state)?,
+        rows: Rows::new(parts.ordered),
+        parts,
+        verdicts: Verdict::all().collect(),
         summary: Summary::default(),
-        window: Window::default(),
-        unsent: VecDeque::new(),
-        later: BinaryHeap::new(),
+        flight: Flight::new(UNDER_WAY_MAX),
+        put_off: PutOff::default(),
+        row: Row::default(),
+        answers: Vec::new(),
+        read: 0,
         ended: false,
-        flushed: Instant::now(),
-        heard: Instant::now(),
+        started,
+        flushed: started,
+        heard: started,
         outage: None,
     };
-    let started = Instant::now();
-    let result = run.clean();
-    run.progress.end();
+    let result = run.clean().and_then(|()| {
+        run.parts.progress.end();
+        run.parts.sink.finish()
+    });
+    run.parts.progress.end();
     match result {
         Ok(()) => {
-            run.sink.finish()?;
             run.summary.elapsed = started.elapsed();
             Ok(run.summary)
         }
         Err(error) => {
             // The writer may be what failed: then it fails again, and the first error is the one to tell.
             let _ = run.write();
-            Err(run.sink.keep(error))
+            Err(run.parts.sink.keep(error))
         }
     }
 }
 
 struct Run<'a> {
-    source: Source,
-    sink: Sink,
-    checker: &'a mut dyn Checker,
-    progress: Progress,
-    waits: Waits,
+    parts: Parts<'a>,
+    seen: Seen,
+    rows: Rows,
+    /// By their codes, from 1.
+    verdicts: Vec<Verdict>,
     summary: Summary,
-    window: Window,
-    /// Tickets that the engine had no room for.
-    unsent: VecDeque<u64>,
-    /// Tickets that are to be asked again, and when.
-    later: BinaryHeap<Reverse<(Instant, u64)>>,
+    flight: Flight,
+    put_off: PutOff,
+    /// The row that was read last.
+    row: Row,
+    answers: Vec<Answered>,
+    /// How many rows were read.
+    read: u64,
     /// The source has no more rows.
     ended: bool,
+    started: Instant,
     flushed: Instant,
     /// When the last answer came.
     heard: Instant,
@@ -182,144 +122,305 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn clean(&mut self) -> Result<(), CleanError> {
-        self.replay()?;
+        self.parts.sink.begin(self.parts.source.shape(), &mut self.parts.state)?;
         loop {
-            self.submit()?;
+            self.resend()?;
+            self.release()?;
+            self.read()?;
             self.write()?;
-            if self.ended && self.window.len() == 0 {
+            let idle = self.flight.len() == 0 && self.put_off.len() == 0;
+            if self.ended && idle && self.rows.len() == 0 {
                 return Ok(());
             }
+            self.show();
             self.receive()?;
         }
     }
 
-    /// Skips the rows that an interrupted run has done.
-    fn replay(&mut self) -> Result<(), CleanError> {
-        self.sink.begin(self.source.shape())?;
-        while self.sink.is_replaying() {
-            let Some(row) = self.source.next()? else {
-                self.ended = true;
-                return self.sink.end_of_list();
-            };
-            match self.sink.replay(self.source.shape(), &row.record)? {
-                Some(verdict) => {
-                    self.summary.resumed += 1;
-                    self.summary.count(verdict);
-                    self.progress.advance(row.end);
-                }
-                None => {
-                    let ticket = self.window.push(row);
-                    self.unsent.push_back(ticket);
-                }
+    /// Hands over what the engine had no room for.
+    fn resend(&mut self) -> Result<(), CleanError> {
+        while let Some(&ticket) = self.flight.unsent.front() {
+            let Some(asked) = self.flight.row(ticket) else { continue };
+            let address = parse(asked)?;
+            if !self.submit(ticket, address)? {
+                break;
             }
+            self.flight.unsent.pop_front();
         }
         Ok(())
     }
 
-    /// Fills the window and the engine as far as there is room.
-    fn submit(&mut self) -> Result<(), CleanError> {
-        let now = Instant::now();
-        while let Some(&Reverse((due, ticket))) = self.later.peek()
-            && due <= now
-        {
-            self.later.pop();
-            self.heard = now;
-            self.window.resume(ticket);
-            self.unsent.push_back(ticket);
+    /// Hands over rows that were put off and whose turn has come.
+    fn release(&mut self) -> Result<(), CleanError> {
+        let now = self.now();
+        let mut asked = Asked::default();
+        while self.has_room() && self.put_off.next(&mut self.parts.state, now, &mut asked)? {
+            let address = parse(&asked)?;
+            let ticket = self.flight.take(|slot| {
+                std::mem::swap(slot, &mut asked);
+                Ok(())
+            })?;
+            self.send(ticket, address)?;
         }
-        loop {
-            while let Some(&ticket) = self.unsent.front() {
-                if let Some(address) = self.window.address(ticket) {
-                    match self.checker.submit(ticket, address) {
-                        Ok(()) => {}
-                        Err(Refusal::Full) => return Ok(()),
-                        Err(Refusal::Stopping) => return Err(outage(Outage::Stopping)),
-                    }
-                }
-                self.unsent.pop_front();
-            }
-            if self.ended || !self.window.has_room() {
+        Ok(())
+    }
+
+    /// Reads rows as far as there is room for them.
+    fn read(&mut self) -> Result<(), CleanError> {
+        for _ in 0..READ_AT_ONCE {
+            if !self.may_read() {
                 return Ok(());
             }
-            match self.source.next()? {
-                Some(row) => {
-                    let ticket = self.window.push(row);
-                    self.unsent.push_back(ticket);
-                }
-                None => self.ended = true,
+            if !self.parts.source.next(&mut self.row)? {
+                self.ended = true;
+                return self.parts.sink.end_of_list();
             }
+            self.read += 1;
+            self.take()?;
+        }
+        Ok(())
+    }
+
+    /// Whether another row may be read: in an outage there is no use in it.
+    fn may_read(&self) -> bool {
+        !self.ended && self.has_room() && self.outage.is_none()
+    }
+
+    fn has_room(&self) -> bool {
+        self.flight.has_room() && self.flight.unsent.is_empty()
+    }
+
+    /// Finds out what is to be done with the row that was read.
+    fn take(&mut self) -> Result<(), CleanError> {
+        let number = self.read - 1;
+        let known = match self.parts.sink.is_replaying() {
+            true => self.parts.sink.known(&mut self.parts.state, &self.row.prefix)?,
+            false => None,
+        };
+        let Some(address) = self.row.address.take() else {
+            let code = known.unwrap_or_else(|| Verdict::INVALID_SYNTAX.code());
+            return self.take_known(number, None, code, known.is_some());
+        };
+        let domain = self.summary.domains.number(address.domain().as_str());
+        let earlier = self.seen.earlier(&mut self.parts.state, &address, number)?;
+        if let Some(code) = known {
+            if earlier.is_none() {
+                self.seen.settle(&mut self.parts.state, number, code)?;
+            }
+            return self.take_known(number, Some(domain), code, true);
+        }
+        let Some(first) = earlier else { return self.ask(number, domain, address) };
+        self.summary.duplicates += 1;
+        let code = self.seen.code(&mut self.parts.state, first)?;
+        if code != 0 {
+            self.take_known(first, Some(domain), code, false)
+        } else {
+            self.queue(first, domain, code)
         }
     }
 
-    /// Waits for an answer and takes all that are there.
-    fn receive(&mut self) -> Result<(), CleanError> {
-        let mut patience = match self.later.peek() {
-            Some(Reverse((due, _))) => due.saturating_duration_since(Instant::now()).min(PATIENCE),
-            None => PATIENCE,
-        };
-        while let Some(answered) = self.checker.answer(patience) {
-            self.take(answered)?;
-            patience = Duration::ZERO;
-            self.heard = Instant::now();
+    /// A row whose verdict is there, and which perhaps is `done`: it stands in the output already.
+    fn take_known(
+        &mut self,
+        first: u64,
+        domain: Option<u32>,
+        code: u8,
+        done: bool,
+    ) -> Result<(), CleanError> {
+        if done {
+            self.summary.resumed += 1;
+        } else if self.rows.is_ordered() {
+            return self.queue(first, domain.unwrap_or(NO_DOMAIN), code);
+        } else {
+            self.parts.sink.write(&self.row.prefix, code)?;
         }
-        if self.later.is_empty() && self.heard.elapsed() > SILENCE_MAX {
+        count(&mut self.summary, &self.verdicts, code, domain);
+        Ok(())
+    }
+
+    /// The row waits to be written.
+    fn queue(&mut self, first: u64, domain: u32, code: u8) -> Result<(), CleanError> {
+        self.rows.push(&mut self.parts.state, Waiting { first, domain, code }, &self.row.prefix)
+    }
+
+    /// The row's address is new.
+    fn ask(&mut self, number: u64, domain: u32, address: Address) -> Result<(), CleanError> {
+        let ordered = self.rows.is_ordered();
+        if ordered {
+            self.queue(number, domain, 0)?;
+        }
+        let prefix: &[u8] = if ordered { &[] } else { &self.row.prefix };
+        let (state, put_off) = (&mut self.parts.state, &mut self.put_off);
+        let mut waits = false;
+        let ticket = self.flight.take(|slot| {
+            let text = address.as_str().as_bytes();
+            slot.row = number;
+            slot.domain = domain;
+            slot.retries = 0;
+            slot.since = None;
+            slot.address_bytes = text.len() as u16;
+            slot.bytes.clear();
+            slot.bytes.extend_from_slice(text);
+            slot.bytes.extend_from_slice(prefix);
+            waits = put_off.join(state, slot)?;
+            Ok(())
+        })?;
+        if waits {
+            self.flight.release(ticket);
+            return Ok(());
+        }
+        self.send(ticket, address)
+    }
+
+    /// Hands an address over, now or when there is room.
+    fn send(&mut self, ticket: u64, address: Address) -> Result<(), CleanError> {
+        if !self.submit(ticket, address)? {
+            self.flight.unsent.push_back(ticket);
+        }
+        Ok(())
+    }
+
+    fn submit(&mut self, ticket: u64, address: Address) -> Result<bool, CleanError> {
+        match self.parts.checker.submit(ticket, address) {
+            Ok(()) => Ok(true),
+            Err(Refusal::Full) => Ok(false),
+            Err(Refusal::Stopping) => Err(outage(Outage::Stopping)),
+        }
+    }
+
+    /// Waits for answers and takes all that are there.
+    fn receive(&mut self) -> Result<(), CleanError> {
+        let now = self.now();
+        let due = self.put_off.next_due(now).map(|due| Duration::from_millis(due.saturating_sub(now)));
+        let patience = if self.may_read() { Duration::ZERO } else { due.unwrap_or(PATIENCE).min(PATIENCE) };
+        let mut answers = std::mem::take(&mut self.answers);
+        self.parts.checker.answers(patience, &mut answers);
+        if !answers.is_empty() || self.flight.len() == 0 {
+            self.heard = Instant::now();
+        } else if self.heard.elapsed() > SILENCE_MAX {
             return Err(CleanError::failed("the engine does not answer; try again, and report this defect"));
         }
+        let few = answers.len() < NAP_BELOW && self.flight.len() > NAP_UNDER_WAY && !self.may_read();
+        for answered in answers.drain(..) {
+            self.answered(answered)?;
+        }
+        self.answers = answers;
+        if few {
+            std::thread::sleep(NAP);
+        }
         Ok(())
     }
 
-    fn take(&mut self, answered: Answered) -> Result<(), CleanError> {
+    fn answered(&mut self, answered: Answered) -> Result<(), CleanError> {
         let Answered { ticket, result, retry_after } = answered;
-        let verdict = match result {
-            Ok(verdict) => verdict,
-            Err(Outage::Unavailable) if !self.is_lasting_outage() => {
-                self.later.push(Reverse((Instant::now() + OUTAGE_PAUSE, ticket)));
-                return Ok(());
+        let now = self.now();
+        let lasting = matches!(result, Err(Outage::Unavailable)) && self.is_lasting_outage();
+        let Some(asked) = self.flight.row(ticket) else { return Ok(()) };
+        let state = &mut self.parts.state;
+        match result {
+            Ok(verdict) => {
+                self.outage = None;
+                self.put_off.answered(asked);
+                let delay = retry_after.filter(|_| verdict.reason == "unverifiable");
+                if let Some(delay) = delay.map(|delay| delay.min(RETRY_DELAY_MAX)) {
+                    let since = asked.since.unwrap_or(now);
+                    let waited = Duration::from_millis(now - since);
+                    if waited + delay <= self.parts.waits.later && asked.retries < RETRIES_MAX {
+                        asked.since = Some(since);
+                        asked.retries += 1;
+                        self.summary.retries += 1;
+                        self.put_off.postpone(state, asked, now, millis(delay))?;
+                        self.flight.release(ticket);
+                        return Ok(());
+                    }
+                    self.summary.give_up(delay);
+                }
+                self.settle(ticket, verdict)
+            }
+            Err(Outage::Unavailable) if !lasting => {
+                self.put_off.postpone(state, asked, now, millis(OUTAGE_PAUSE))?;
+                self.flight.release(ticket);
+                Ok(())
             }
             Err(Outage::Crowded) => {
-                self.later.push(Reverse((Instant::now() + CROWDED_PAUSE, ticket)));
-                return Ok(());
+                self.put_off.crowded(state, asked)?;
+                self.flight.release(ticket);
+                Ok(())
             }
-            Err(why) => return Err(outage(why)),
-        };
-        self.outage = None;
-        let delay = retry_after.map(|delay| delay.min(RETRY_DELAY_MAX));
-        let retry = delay.filter(|&delay| verdict.reason == "unverifiable" && delay <= self.waits.later);
-        if let Some(delay) = retry
-            && let Some(before) = self.window.postpone(ticket, verdict)
-            && before < RETRIES_MAX
-        {
-            self.later.push(Reverse((Instant::now() + delay, ticket)));
-        } else {
-            self.window.settle(ticket, verdict);
+            Err(why) => Err(outage(why)),
         }
+    }
+
+    /// The address has its verdict.
+    fn settle(&mut self, ticket: u64, verdict: Verdict) -> Result<(), CleanError> {
+        let Some(asked) = self.flight.row(ticket) else { return Ok(()) };
+        let code = verdict.code();
+        self.seen.settle(&mut self.parts.state, asked.row, code)?;
+        self.rows.settled();
+        if !self.rows.is_ordered() {
+            self.parts.sink.write(asked.prefix(), code)?;
+            count(&mut self.summary, &self.verdicts, code, Some(asked.domain));
+        }
+        self.flight.release(ticket);
         Ok(())
     }
 
     /// Notes an outage; true when it has lasted for too long.
     fn is_lasting_outage(&mut self) -> bool {
         let now = Instant::now();
-        now.saturating_duration_since(*self.outage.get_or_insert(now)) >= self.waits.outage
+        now.saturating_duration_since(*self.outage.get_or_insert(now)) >= self.parts.waits.outage
     }
 
-    /// Writes what is done, up to the first row that is not.
+    /// Writes the rows whose turn has come.
     fn write(&mut self) -> Result<(), CleanError> {
-        loop {
-            // A row waits for its second try only as long as those behind it have room.
-            if !self.window.has_room() {
-                self.window.hurry();
-            }
-            let Some(done) = self.window.pop() else { break };
-            self.sink.write(self.source.shape(), &done.record, done.verdict)?;
-            self.summary.count(done.verdict);
-            self.progress.advance(done.end);
+        let idle = self.ended && self.flight.len() == 0 && self.put_off.len() == 0;
+        while let Some((row, prefix)) = self.rows.next(&mut self.parts.state, &mut self.seen, idle)? {
+            self.parts.sink.write(prefix, row.code)?;
+            let domain = Some(row.domain).filter(|&domain| domain != NO_DOMAIN);
+            count(&mut self.summary, &self.verdicts, row.code, domain);
         }
         if self.flushed.elapsed() >= FLUSH_INTERVAL {
-            self.sink.flush()?;
+            self.parts.sink.flush()?;
             self.flushed = Instant::now();
         }
         Ok(())
     }
+
+    fn show(&mut self) {
+        let (put_off, now) = (&self.put_off, millis(self.started.elapsed()));
+        let (read, octets) = (self.read, self.row.end);
+        self.parts.progress.show(&self.summary, || Standing {
+            read,
+            octets,
+            put_off: put_off.len(),
+            until: put_off.last_due().map(|due| Duration::from_millis(due.saturating_sub(now))),
+        });
+    }
+
+    /// Milliseconds from the start of the run.
+    fn now(&self) -> u64 {
+        millis(self.started.elapsed())
+    }
+}
+
+/// Of a row without an address.
+const NO_DOMAIN: u32 = u32::MAX - 1;
+
+fn count(summary: &mut Summary, verdicts: &[Verdict], code: u8, domain: Option<u32>) {
+    if let Some(&verdict) = usize::from(code).checked_sub(1).and_then(|at| verdicts.get(at)) {
+        summary.count(verdict, code, domain);
+    }
+}
+
+/// The address of a row that was an address before.
+fn parse(asked: &Asked) -> Result<Address, CleanError> {
+    let text = std::str::from_utf8(asked.address()).ok();
+    let address = text.and_then(|text| Address::parse(text).ok());
+    address.ok_or_else(|| CleanError::failed("an address that waits is torn; report this defect"))
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn outage(outage: Outage) -> CleanError {

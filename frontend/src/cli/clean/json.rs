@@ -52,8 +52,8 @@ impl<'de> Visitor<'de> for Entries {
     }
 }
 
-/// Writes an object with a verdict as its last two entries, in place of any of these names.
-pub(super) fn write(object: &Object<'_>, deliverable: &str, reason: &str, out: &mut Vec<u8>) {
+/// Writes an object up to the verdict that follows as its last two entries, in place of any of these names.
+pub(super) fn begin(object: &Object<'_>, out: &mut Vec<u8>) {
     out.push(b'{');
     for (key, value) in object.0.iter().filter(|(key, _)| key != "deliverable" && key != "reason") {
         // A text can always be written as JSON.
@@ -62,6 +62,10 @@ pub(super) fn write(object: &Object<'_>, deliverable: &str, reason: &str, out: &
         out.extend_from_slice(value.get().as_bytes());
         out.push(b',');
     }
+}
+
+/// Writes the verdict, and ends object and line.
+pub(super) fn verdict(deliverable: &str, reason: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(format!("\"deliverable\":{deliverable},\"reason\":\"{reason}\"}}\n").as_bytes());
 }
 
@@ -73,7 +77,8 @@ mod tests {
     fn check(line: &str, expected: &str) {
         let object = Object::parse(line.as_bytes()).expect("an object");
         let mut out = Vec::new();
-        write(&object, "false", "catch_all", &mut out);
+        begin(&object, &mut out);
+        verdict("false", "catch_all", &mut out);
         let verdict = "\"deliverable\":false,\"reason\":\"catch_all\"}\n";
         assert_eq!(String::from_utf8(out).unwrap(), format!("{expected}{verdict}"));
     }

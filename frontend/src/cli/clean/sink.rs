@@ -1,20 +1,34 @@
 //! Where the list goes: `OUT.partial` until it is whole, or a stream.
 //!
 //! A run that goes on after another holds what that one wrote against the input: each row has to stand there with one
-//! of the verdicts that there are. Where the file ends, be it within a row that a kill cut off, writing begins.
+//! of the verdicts that there are. Where rows keep their order, they are compared one by one, and where the file ends,
+//! be it within a row that a kill cut off, writing begins. Where they don't, the rows of the file are counted first, and
+//! each is left out of the input as often as it stands there.
+//!
+//! `OUT.partial` is never packed: a file that was cut anywhere can then be gone on with, and nothing of it is lost. It
+//! is packed when it is whole, into `OUT.packed`, which becomes OUT.
 
-use super::source::{Record, Shape};
-use super::{CleanError, Verdict, is_stream};
+mod pack;
+mod replay;
+
+use super::source::Shape;
+use super::state::State;
+use super::{CleanError, Compression, Format, is_stream};
+use replay::{Found, Replay, Tally};
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 /// An open output.
 pub(super) struct Sink {
     output: Output,
     target: Target,
-    /// The encoded row; kept to save allocations.
-    buffer: Vec<u8>,
+    compression: Compression,
+    unordered: bool,
+    /// What is written behind a row, by the verdict's code.
+    suffixes: Vec<Vec<u8>>,
+    /// Rows of an interrupted run that were not found in the input yet.
+    tally: Option<Tally>,
     /// Something was written, or was there already.
     filled: bool,
 }
@@ -26,6 +40,7 @@ enum Output {
 
 /// What can be written to and, in a file's case, put safe on the disk.
 trait Stream: Write {
+    /// Nothing more is written.
     fn sync(&mut self) -> std::io::Result<()>;
 }
 
@@ -41,6 +56,25 @@ impl Stream for std::io::Stdout {
     }
 }
 
+/// A device or a pipe, which need not know how to be synced.
+struct Device(File);
+
+impl Write for Device {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl Stream for Device {
+    fn sync(&mut self) -> std::io::Result<()> {
+        self.flush()
+    }
+}
+
 enum Target {
     /// Written to as it is: standard output, a device or a pipe.
     Stream(String),
@@ -48,57 +82,60 @@ enum Target {
     File { partial: PathBuf, path: PathBuf },
 }
 
-struct Replay {
-    file: BufReader<File>,
-    /// What was read and not yet compared.
-    ahead: Vec<u8>,
-    /// How much of the file was found to be right.
-    good: u64,
-}
-
 impl Sink {
     /// Opens the output; `None` and `-` are standard output.
     ///
     /// # Errors
     /// When it cannot be written, or an interrupted run has left a file and `resume` is not wanted.
-    pub fn open(path: Option<&Path>, resume: bool) -> Result<Sink, CleanError> {
-        let writing = |stream: Box<dyn Stream>| Output::Writing(BufWriter::with_capacity(64 * 1024, stream));
+    pub fn open(
+        path: Option<&Path>,
+        resume: bool,
+        unordered: bool,
+        compression: Option<Compression>,
+    ) -> Result<Sink, CleanError> {
+        let compression = compression.unwrap_or_else(|| path.map_or(Compression::None, Compression::by_name));
+        let sink = |output, target| Sink {
+            output,
+            target,
+            compression,
+            unordered,
+            suffixes: Vec::new(),
+            tally: None,
+            filled: false,
+        };
+        let streaming = |stream: std::io::Result<Box<dyn Stream>>, name: &str| match stream {
+            Ok(stream) => Ok(sink(writing(stream), Target::Stream(name.to_owned()))),
+            Err(error) => Err(unwritable(Path::new(name), &error)),
+        };
         let Some(path) = path.filter(|path| !is_stream(path)) else {
-            let target = Target::Stream("standard output".into());
-            return Ok(Sink::new(writing(Box::new(std::io::stdout())), target));
+            return streaming(pack::packed(std::io::stdout(), compression), "standard output");
         };
         if path.is_dir() {
             return Err(unwritable(path, &"it is a folder; name a file"));
         }
         if path.exists() && !path.is_file() {
             let file = OpenOptions::new().write(true).open(path).map_err(|e| unwritable(path, &e))?;
-            return Ok(Sink::new(writing(Box::new(file)), Target::Stream(path.display().to_string())));
+            return streaming(pack::packed(Device(file), compression), &path.display().to_string());
         }
         let partial = partial(path);
         let file = open_partial(&partial, resume)?;
         let length = file.metadata().map_err(|e| unwritable(&partial, &e))?.len();
-        let output = if length == 0 {
-            writing(Box::new(file))
-        } else {
-            Output::Replaying(Replay { file: BufReader::new(file), ahead: Vec::new(), good: 0 })
-        };
-        Ok(Sink::new(output, Target::File { partial, path: path.to_owned() }))
-    }
-
-    fn new(output: Output, target: Target) -> Sink {
-        Sink { output, target, buffer: Vec::new(), filled: false }
+        let output = if length == 0 { writing(Box::new(file)) } else { Output::Replaying(Replay::new(file)) };
+        Ok(sink(output, Target::File { partial, path: path.to_owned() }))
     }
 
     /// Writes what stands before the rows, or finds it there.
     ///
     /// # Errors
     /// When writing fails, or something else stands there.
-    pub fn begin(&mut self, shape: &Shape) -> Result<(), CleanError> {
+    pub fn begin(&mut self, shape: &Shape, state: &mut State) -> Result<(), CleanError> {
+        self.suffixes = shape.suffixes();
         let head = shape.head();
         let Output::Replaying(replay) = &mut self.output else { return self.put(&head) };
         self.filled = true;
-        match replay.find(std::iter::once(&head)) {
-            Ok(Found::At(_)) => Ok(()),
+        match replay.head(&head) {
+            Ok(Found::Row(_)) if self.unordered => self.count(state, shape.format != Format::Jsonl),
+            Ok(Found::Row(_)) => Ok(()),
             Ok(Found::End) => {
                 self.end_replay()?;
                 self.put(&head)
@@ -108,28 +145,26 @@ impl Sink {
         }
     }
 
-    /// Whether rows are there that have not been compared yet.
+    /// Whether rows are there that have not been found in the input yet.
     pub fn is_replaying(&self) -> bool {
-        matches!(self.output, Output::Replaying(_))
+        self.tally.is_some() || matches!(self.output, Output::Replaying(_))
     }
 
-    /// The verdict with which the row stands in the file; `None` when the file ends before it, and writing begins.
+    /// The code of the verdict with which an interrupted run has left the row; `None` when it has not got to it.
     ///
     /// # Errors
     /// When reading fails, or something else stands there.
-    pub fn replay(&mut self, shape: &Shape, record: &Record) -> Result<Option<Verdict>, CleanError> {
+    pub fn known(&mut self, state: &mut State, prefix: &[u8]) -> Result<Option<u8>, CleanError> {
+        if let Some(tally) = &mut self.tally {
+            let code = tally.take(state, prefix)?;
+            if tally.left() == 0 {
+                self.tally = None;
+            }
+            return Ok(code);
+        }
         let Output::Replaying(replay) = &mut self.output else { return Ok(None) };
-        let verdicts: Vec<Verdict> = Verdict::all().collect();
-        let rows: Vec<Vec<u8>> = verdicts
-            .iter()
-            .map(|&verdict| {
-                let mut row = Vec::new();
-                shape.encode(record, verdict, &mut row);
-                row
-            })
-            .collect();
-        match replay.find(rows.iter()) {
-            Ok(Found::At(which)) => Ok(Some(verdicts[which])),
+        match replay.next(prefix, &self.suffixes) {
+            Ok(Found::Row(code)) => Ok(Some(code)),
             Ok(Found::End) => self.end_replay().map(|()| None),
             Ok(Found::Other) => Err(self.foreign()),
             Err(error) => Err(self.failed(&error)),
@@ -141,6 +176,9 @@ impl Sink {
     /// # Errors
     /// When it has, or cannot be read.
     pub fn end_of_list(&mut self) -> Result<(), CleanError> {
+        if self.tally.is_some() {
+            return Err(self.foreign());
+        }
         let Output::Replaying(replay) = &mut self.output else { return Ok(()) };
         match replay.is_at_end() {
             Ok(true) => self.end_replay(),
@@ -149,30 +187,38 @@ impl Sink {
         }
     }
 
+    /// Counts the rows that are there, whose order is not the input's, and begins to write behind them.
+    fn count(&mut self, state: &mut State, quotes: bool) -> Result<(), CleanError> {
+        let Output::Replaying(replay) = &mut self.output else { return Ok(()) };
+        let target = &self.target;
+        let tally = replay.tally(state, &self.suffixes, quotes, |error| failed(target, error))?;
+        let Some(tally) = tally else { return Err(self.foreign()) };
+        self.tally = (tally.left() > 0).then_some(tally);
+        self.end_replay()
+    }
+
     /// Cuts off what is not whole, and begins to write.
     fn end_replay(&mut self) -> Result<(), CleanError> {
         let Output::Replaying(replay) = &mut self.output else { return Ok(()) };
         match replay.cut() {
             Ok(file) => {
-                self.output = Output::Writing(BufWriter::with_capacity(64 * 1024, Box::new(file)));
+                self.output = writing(Box::new(file));
                 Ok(())
             }
             Err(error) => Err(self.failed(&error)),
         }
     }
 
-    /// Writes a row.
+    /// Writes a row: what stands before its verdict, and the verdict by its code.
     ///
     /// # Errors
     /// When writing fails.
-    pub fn write(&mut self, shape: &Shape, record: &Record, verdict: Verdict) -> Result<(), CleanError> {
-        let mut row = std::mem::take(&mut self.buffer);
-        row.clear();
-        shape.encode(record, verdict, &mut row);
-        let result = self.put(&row);
-        self.buffer = row;
+    pub fn write(&mut self, prefix: &[u8], code: u8) -> Result<(), CleanError> {
         self.filled = true;
-        result
+        let Output::Writing(writer) = &mut self.output else { return Ok(()) };
+        let suffix = self.suffixes.get(usize::from(code)).map_or(&[][..], Vec::as_slice);
+        let written = writer.write_all(prefix).and_then(|()| writer.write_all(suffix));
+        written.map_err(|e| self.failed(&e))
     }
 
     /// Hands everything to the system, so that a kill does not cost it.
@@ -187,29 +233,39 @@ impl Sink {
     /// The list is whole: it appears under its name.
     ///
     /// # Errors
-    /// When writing or renaming fails.
-    pub fn finish(mut self) -> Result<(), CleanError> {
+    /// When writing, packing or renaming fails.
+    pub fn finish(&mut self) -> Result<(), CleanError> {
         self.flush()?;
-        let Target::File { partial, path } = &self.target else { return Ok(()) };
         if let Output::Writing(writer) = &mut self.output {
-            writer.get_mut().sync().map_err(|e| unwritable(partial, &e))?;
+            let synced = writer.get_mut().sync();
+            synced.map_err(|e| self.failed(&e))?;
         }
-        std::fs::rename(partial, path).map_err(|e| unwritable(path, &e))
+        let Target::File { partial, path } = &self.target else { return Ok(()) };
+        if self.compression == Compression::None {
+            return std::fs::rename(partial, path).map_err(|e| unwritable(path, &e));
+        }
+        let packed = named(path, ".packed");
+        let done = pack::pack(partial, &packed, self.compression)
+            .and_then(|()| std::fs::rename(&packed, path))
+            .and_then(|()| std::fs::remove_file(partial));
+        done.map_err(|error| {
+            // It is of no use, and the disk may be full.
+            let _ = std::fs::remove_file(&packed);
+            unwritable(path, &error)
+        })
     }
 
     /// The run failed: keeps what was done and says so behind the error; where nothing was done, nothing is left.
     pub fn keep(mut self, error: CleanError) -> CleanError {
-        let flushed = self.flush();
+        // On a full disk the last row may be torn; going on cuts it off.
+        let _ = self.flush();
         let Target::File { partial, .. } = &self.target else { return error };
-        if self.is_replaying() {
+        if matches!(self.output, Output::Replaying(_)) {
             return error;
         }
         if !self.filled {
             // It is empty; if it cannot be removed, the next run says so.
             let _ = std::fs::remove_file(partial);
-            return error;
-        }
-        if flushed.is_err() {
             return error;
         }
         let name = partial.display();
@@ -225,10 +281,7 @@ impl Sink {
     }
 
     fn failed(&self, error: &std::io::Error) -> CleanError {
-        match &self.target {
-            Target::Stream(name) => CleanError::failed(format!("{name} cannot be written: {error}")),
-            Target::File { partial, .. } => unwritable(partial, error),
-        }
+        failed(&self.target, error)
     }
 
     fn foreign(&self) -> CleanError {
@@ -236,14 +289,30 @@ impl Sink {
             return CleanError::failed("the output is not of this list");
         };
         let name = partial.display();
-        CleanError::failed(format!("{name} was not made from this list: delete it to begin anew"))
+        let order = if self.unordered { "" } else { " in its order (was it written with --unordered?)" };
+        CleanError::failed(format!("{name} was not made from this list{order}: delete it to begin anew"))
+    }
+}
+
+fn writing(stream: Box<dyn Stream>) -> Output {
+    Output::Writing(BufWriter::with_capacity(64 * 1024, stream))
+}
+
+fn failed(target: &Target, error: &std::io::Error) -> CleanError {
+    match target {
+        Target::Stream(name) => CleanError::failed(format!("{name} cannot be written: {error}")),
+        Target::File { partial, .. } => unwritable(partial, error),
     }
 }
 
 /// Where the rows stand until the list is whole.
 pub(super) fn partial(path: &Path) -> PathBuf {
+    named(path, ".partial")
+}
+
+fn named(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(".partial");
+    name.push(ending);
     PathBuf::from(name)
 }
 
@@ -272,44 +341,4 @@ fn open_partial(partial: &Path, resume: bool) -> Result<File, CleanError> {
 
 fn unwritable(path: &Path, why: &dyn std::fmt::Display) -> CleanError {
     CleanError::failed(format!("{} cannot be written: {why}", path.display()))
-}
-
-enum Found {
-    /// The candidate of this number stands there.
-    At(usize),
-    /// The file ends, perhaps within one of them.
-    End,
-    /// Something else stands there.
-    Other,
-}
-
-impl Replay {
-    /// Which of the candidates stands next in the file; it is passed over.
-    fn find<'a>(&mut self, candidates: impl Iterator<Item = &'a Vec<u8>> + Clone) -> std::io::Result<Found> {
-        let longest = candidates.clone().map(Vec::len).max().unwrap_or_default();
-        let missing = longest.saturating_sub(self.ahead.len()) as u64;
-        if missing > 0 {
-            self.file.by_ref().take(missing).read_to_end(&mut self.ahead)?;
-        }
-        if let Some(which) = candidates.clone().position(|candidate| self.ahead.starts_with(candidate)) {
-            let length = candidates.clone().nth(which).map_or(0, Vec::len);
-            self.ahead.drain(..length);
-            self.good += length as u64;
-            return Ok(Found::At(which));
-        }
-        let cut = candidates.into_iter().any(|candidate| candidate.starts_with(&self.ahead));
-        Ok(if cut { Found::End } else { Found::Other })
-    }
-
-    fn is_at_end(&mut self) -> std::io::Result<bool> {
-        Ok(self.ahead.is_empty() && self.file.fill_buf()?.is_empty())
-    }
-
-    /// The file, cut behind what is good.
-    fn cut(&mut self) -> std::io::Result<File> {
-        let mut file = self.file.get_ref().try_clone()?;
-        file.set_len(self.good)?;
-        file.seek(SeekFrom::Start(self.good))?;
-        Ok(file)
-    }
 }

@@ -3,14 +3,15 @@
 mod bounded;
 mod detect;
 mod shape;
+mod unpack;
 
 use super::columns::{self, Columns};
-use super::json::Object;
+use super::json::{self, Object};
 use super::{CleanError, Format, is_stream};
 use bounded::Bounded;
 use csv::ByteRecord;
 use engine::proto::address::Address;
-pub(super) use shape::{Record, Shape};
+pub(super) use shape::Shape;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read};
 use std::path::Path;
@@ -21,12 +22,14 @@ const SAMPLE_BYTES: u64 = 64 * 1024;
 const SAMPLE_RECORDS: usize = 100;
 /// Longest row. An opening quote that is never closed would otherwise swallow the rest of the list.
 pub(super) const ROW_BYTES_MAX: usize = 1024 * 1024;
+/// How much is read at once.
+const BUFFER: usize = 64 * 1024;
 
 /// A row of the list.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Row {
-    /// What stands in it.
-    pub record: Record,
+    /// What stands before its verdict in the output.
+    pub prefix: Vec<u8>,
     /// The address, where its column holds one.
     pub address: Option<Address>,
     /// How many octets of the input came before the next row.
@@ -43,6 +46,11 @@ pub(super) struct Source {
     size: Option<u64>,
     /// Octets before the first one that the reader sees.
     skipped: u64,
+    /// The packed input and how much of it was read, where it is packed.
+    packed: Option<unpack::Count>,
+    /// The row that was read last, kept to save allocations: its values, or its line.
+    fields: ByteRecord,
+    line: Vec<u8>,
 }
 
 type Input = Bounded<Box<dyn Read>>;
@@ -62,7 +70,7 @@ impl Source {
             CleanError::failed(format!("{} cannot be read: {why}", path.display()))
         };
         if is_stream(path) {
-            return Source::new(Box::new(std::io::stdin()), "standard input".into(), None, format, column);
+            return Source::new(Box::new(std::io::stdin()), "standard input", None, format, column);
         }
         let file = File::open(path).map_err(|e| unreadable(&e))?;
         let metadata = file.metadata().map_err(|e| unreadable(&e))?;
@@ -71,24 +79,22 @@ impl Source {
         }
         let size = metadata.is_file().then_some(metadata.len());
         let format = format.or_else(|| detect::by_name(path));
-        Source::new(Box::new(file), path.display().to_string(), size, format, column)
+        Source::new(Box::new(file), &path.display().to_string(), size, format, column)
     }
 
     fn new(
-        mut input: Box<dyn Read>,
-        name: String,
+        input: Box<dyn Read>,
+        name: &str,
         size: Option<u64>,
         format: Option<Format>,
         column: Option<&str>,
     ) -> Result<Source, CleanError> {
+        let unreadable = |e| CleanError::failed(format!("{name} cannot be read: {e}"));
+        let (mut input, packed) = unpack::open(input).map_err(unreadable)?;
         let mut head = Vec::new();
-        input
-            .by_ref()
-            .take(SAMPLE_BYTES)
-            .read_to_end(&mut head)
-            .map_err(|e| CleanError::failed(format!("{name} cannot be read: {e}")))?;
+        input.by_ref().take(SAMPLE_BYTES).read_to_end(&mut head).map_err(unreadable)?;
         let whole = (head.len() as u64) < SAMPLE_BYTES;
-        detect::refuse_what_is_no_text(&name, &head)?;
+        detect::refuse_what_is_no_text(name, &head)?;
         let bom = head.starts_with(detect::BOM);
         let skipped = if bom { detect::BOM.len() } else { 0 };
         head.drain(..skipped);
@@ -104,7 +110,7 @@ impl Source {
         };
         match format {
             Format::Csv => shape.columns = columns::find(&sample(&head, shape.delimiter, whole), column)?,
-            Format::Jsonl => shape.key = key(&name, &head, whole, column)?,
+            Format::Jsonl => shape.key = key(name, &head, whole, column)?,
             Format::Text if column.is_some() => {
                 return Err(CleanError::usage(
                     "plain text has no columns: leave --column out, or say --format csv",
@@ -115,13 +121,22 @@ impl Source {
         let input = Bounded::new(Box::new(Cursor::new(head).chain(input)) as Box<dyn Read>);
         let reader = match format {
             Format::Csv => Reader::Csv(Box::new(csv_reader(shape.delimiter, input))),
-            Format::Jsonl | Format::Text => Reader::Lines { input: BufReader::new(input), line: 0, read: 0 },
+            Format::Jsonl | Format::Text => {
+                Reader::Lines { input: BufReader::with_capacity(BUFFER, input), line: 0, read: 0 }
+            }
         };
-        let mut source = Source { shape, reader, name, size, skipped: skipped as u64 };
-        if source.shape.columns.header
-            && let Some(Record::Csv(header)) = source.record()?
-        {
-            source.shape.header = header;
+        let mut source = Source {
+            shape,
+            reader,
+            name: name.to_owned(),
+            size,
+            skipped: skipped as u64,
+            packed,
+            fields: ByteRecord::new(),
+            line: Vec::new(),
+        };
+        if source.shape.columns.header && source.record()? {
+            source.shape.header = source.fields.clone();
         }
         Ok(source)
     }
@@ -136,38 +151,46 @@ impl Source {
         self.size
     }
 
-    /// The next row; `None` at the end. Blank lines are no rows.
+    /// Reads the next row into `row`; `false` at the end. Blank lines are no rows.
     ///
     /// # Errors
     /// When reading fails, a row has no bounds, or a line is no JSON.
-    pub fn next(&mut self) -> Result<Option<Row>, CleanError> {
-        let Some(record) = self.record()? else { return Ok(None) };
-        let address = match &record {
-            Record::Csv(fields) => fields.get(self.shape.columns.address).and_then(parse),
-            Record::Line(line) if self.shape.format == Format::Jsonl => {
-                let object = Object::parse(line).map_err(|why| self.broken(why))?;
+    pub fn next(&mut self, row: &mut Row) -> Result<bool, CleanError> {
+        if !self.record()? {
+            return Ok(false);
+        }
+        row.prefix.clear();
+        row.address = match self.shape.format {
+            Format::Csv => {
+                self.shape.values(self.fields.iter(), &mut row.prefix);
+                self.fields.get(self.shape.columns.address).and_then(parse)
+            }
+            Format::Jsonl => {
+                let object = Object::parse(&self.line).map_err(|why| self.broken(why))?;
+                json::begin(&object, &mut row.prefix);
                 object.text(&self.shape.key).and_then(|text| parse(text.as_bytes()))
             }
-            Record::Line(line) => parse(line),
+            Format::Text => {
+                self.shape.values(std::iter::once(self.line.as_slice()), &mut row.prefix);
+                parse(&self.line)
+            }
         };
-        let read = match &self.reader {
-            Reader::Csv(reader) => reader.position().byte(),
-            Reader::Lines { read, .. } => *read,
+        row.end = match (&self.packed, &self.reader) {
+            (Some(count), _) => count.get(),
+            (None, Reader::Csv(reader)) => reader.position().byte() + self.skipped,
+            (None, Reader::Lines { read, .. }) => *read + self.skipped,
         };
-        Ok(Some(Row { record, address, end: read + self.skipped }))
+        Ok(true)
     }
 
-    fn record(&mut self) -> Result<Option<Record>, CleanError> {
+    /// Reads the values or the line of the next row.
+    fn record(&mut self) -> Result<bool, CleanError> {
         let result = match &mut self.reader {
             Reader::Csv(reader) => {
                 reader.get_mut().refill();
-                let mut fields = ByteRecord::new();
-                reader
-                    .read_byte_record(&mut fields)
-                    .map(|more| more.then_some(Record::Csv(fields)))
-                    .map_err(io_error)
+                reader.read_byte_record(&mut self.fields).map_err(io_error)
             }
-            Reader::Lines { input, line, read } => next_line(input, line, read),
+            Reader::Lines { input, line, read } => next_line(input, &mut self.line, line, read),
         };
         result.map_err(|error| self.unreadable(&error))
     }
@@ -199,7 +222,12 @@ fn parse(field: &[u8]) -> Option<Address> {
 }
 
 fn csv_reader<R: Read>(delimiter: u8, input: R) -> csv::Reader<R> {
-    csv::ReaderBuilder::new().delimiter(delimiter).has_headers(false).flexible(true).from_reader(input)
+    csv::ReaderBuilder::new()
+        .delimiter(delimiter)
+        .has_headers(false)
+        .flexible(true)
+        .buffer_capacity(BUFFER)
+        .from_reader(input)
 }
 
 fn io_error(error: csv::Error) -> std::io::Error {
@@ -209,29 +237,30 @@ fn io_error(error: csv::Error) -> std::io::Error {
     }
 }
 
-/// The next line that is not blank, without its end.
+/// Reads the next line that is not blank, without its end; `false` at the end.
 fn next_line(
     input: &mut BufReader<Input>,
+    bytes: &mut Vec<u8>,
     line: &mut u64,
     read: &mut u64,
-) -> std::io::Result<Option<Record>> {
+) -> std::io::Result<bool> {
     loop {
         input.get_mut().refill();
-        let mut bytes = Vec::new();
+        bytes.clear();
         *line += 1;
-        let count = input.read_until(b'\n', &mut bytes)?;
+        let count = input.read_until(b'\n', bytes)?;
         *read += count as u64;
         if bytes.len() > ROW_BYTES_MAX {
             return Err(bounded::too_long());
         }
         if count == 0 {
-            return Ok(None);
+            return Ok(false);
         }
         while matches!(bytes.last(), Some(b'\n' | b'\r')) {
             bytes.pop();
         }
         if !bytes.trim_ascii().is_empty() {
-            return Ok(Some(Record::Line(bytes)));
+            return Ok(true);
         }
     }
 }

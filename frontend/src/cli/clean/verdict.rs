@@ -25,6 +25,12 @@ impl Verdict {
         Reason::ALL.into_iter().map(Verdict::from).chain(fast)
     }
 
+    /// Its number, by which verdicts are kept by the million. 0 is no verdict.
+    pub(super) fn code(self) -> u8 {
+        let at = Verdict::all().position(|verdict| verdict == self);
+        at.map_or(0, |at| at as u8 + 1)
+    }
+
     /// As it stands in a CSV file: what is not known is empty.
     pub fn deliverable_csv(self) -> &'static str {
         match self.deliverable {
@@ -52,5 +58,18 @@ impl From<api::Reason> for Verdict {
 impl From<Reason> for Verdict {
     fn from(reason: Reason) -> Verdict {
         Verdict { deliverable: Some(reason.deliverable()), reason: reason.as_str() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_verdict_has_a_code_of_its_own() {
+        for (at, verdict) in Verdict::all().enumerate() {
+            assert_eq!(usize::from(verdict.code()), at + 1, "{}", verdict.reason);
+        }
+        assert_eq!(Verdict { deliverable: None, reason: "no_mx" }.code(), 0);
     }
 }

@@ -7,9 +7,11 @@ use std::path::Path;
 /// The byte order mark in UTF-8, with which spreadsheets begin a CSV file.
 pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// By the ending of the file's name. `.txt` may be anything.
+/// By the ending of the file's name, that of a packed file apart. `.txt` may be anything.
 pub(super) fn by_name(path: &Path) -> Option<Format> {
-    match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
+    let packed = path.extension().is_some_and(|ending| ending == "gz" || ending == "zst");
+    let plain = if packed { path.with_extension("") } else { path.to_owned() };
+    match plain.extension()?.to_str()?.to_ascii_lowercase().as_str() {
         "csv" | "tsv" => Some(Format::Csv),
         "jsonl" | "ndjson" | "json" => Some(Format::Jsonl),
         _ => None,
@@ -82,6 +84,9 @@ mod tests {
             ("a.TSV", Some(Format::Csv)),
             ("a.jsonl", Some(Format::Jsonl)),
             ("a.ndjson", Some(Format::Jsonl)),
+            ("a.csv.gz", Some(Format::Csv)),
+            ("a.jsonl.zst", Some(Format::Jsonl)),
+            ("a.gz", None),
             ("a.txt", None),
             ("a", None),
             (".csv", None),

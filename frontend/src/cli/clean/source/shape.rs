@@ -1,28 +1,9 @@
 //! What the rows of a list look like, and how they are written with a verdict behind them.
 
 use crate::cli::clean::columns::Columns;
-use crate::cli::clean::json::{self, Object};
+use crate::cli::clean::json;
 use crate::cli::clean::{Format, Verdict};
 use csv::ByteRecord;
-
-/// What stands in a row.
-#[derive(Debug, PartialEq, Eq)]
-pub(in crate::cli::clean) enum Record {
-    /// The values of a row of CSV.
-    Csv(ByteRecord),
-    /// A line of JSON or text, without its end.
-    Line(Vec<u8>),
-}
-
-impl Record {
-    /// About how much memory it takes.
-    pub fn bytes(&self) -> usize {
-        match self {
-            Record::Csv(fields) => fields.as_slice().len() + fields.len() * size_of::<usize>(),
-            Record::Line(line) => line.len(),
-        }
-    }
-}
 
 /// The form that the list has and keeps. Plain text becomes CSV without a header: a line in, a line out.
 #[derive(Debug, Clone)]
@@ -50,37 +31,28 @@ impl Shape {
             out.extend_from_slice("\u{feff}".as_bytes());
         }
         if self.columns.header {
-            self.values(self.header.iter(), "deliverable", "reason", &mut out);
+            self.values(self.header.iter(), &mut out);
+            self.end("deliverable", "reason", &mut out);
         }
         out
     }
 
-    /// A row with its verdict.
-    pub fn encode(&self, record: &Record, verdict: Verdict, out: &mut Vec<u8>) {
-        let Verdict { reason, .. } = verdict;
-        match record {
-            Record::Csv(fields) => self.values(fields.iter(), verdict.deliverable_csv(), reason, out),
-            Record::Line(line) if self.format == Format::Jsonl => {
-                // The line was parsed when it was read.
-                if let Ok(object) = Object::parse(line) {
-                    json::write(&object, verdict.deliverable_json(), reason, out);
-                }
+    /// What is written behind a row, by the verdict's code. None is empty, and each ends the line.
+    pub fn suffixes(&self) -> Vec<Vec<u8>> {
+        let suffix = |verdict: Verdict| {
+            let mut out = Vec::new();
+            match self.format {
+                Format::Jsonl => json::verdict(verdict.deliverable_json(), verdict.reason, &mut out),
+                Format::Csv | Format::Text => self.end(verdict.deliverable_csv(), verdict.reason, &mut out),
             }
-            Record::Line(line) => {
-                self.values(std::iter::once(line.as_slice()), verdict.deliverable_csv(), reason, out);
-            }
-        }
+            out
+        };
+        std::iter::once(Vec::new()).chain(Verdict::all().map(suffix)).collect()
     }
 
-    /// A row of CSV. One that is too short is filled up, so that the verdict stands in its columns; one that is too
-    /// long has it behind its last value.
-    fn values<'a>(
-        &self,
-        fields: impl Iterator<Item = &'a [u8]>,
-        deliverable: &str,
-        reason: &str,
-        out: &mut Vec<u8>,
-    ) {
+    /// A row of CSV up to its verdict. One that is too short is filled up, so that the verdict stands in its columns;
+    /// one that is too long has it behind its last value.
+    pub fn values<'a>(&self, fields: impl Iterator<Item = &'a [u8]>, out: &mut Vec<u8>) {
         let mut count = 0;
         for field in fields {
             self.value(field, out);
@@ -89,6 +61,9 @@ impl Shape {
         for _ in count..self.columns.count {
             out.push(self.delimiter);
         }
+    }
+
+    fn end(&self, deliverable: &str, reason: &str, out: &mut Vec<u8>) {
         out.extend_from_slice(deliverable.as_bytes());
         out.push(self.delimiter);
         out.extend_from_slice(reason.as_bytes());

@@ -1,0 +1,288 @@
+//! The pool of sources: from where mail servers are asked, under which name, and how each source fares.
+//!
+//! Which source a site is asked from, and how long one rests where it is blocked, is decided in
+//! [`engine_proto::egress`]. A source that cannot be used is our fault: it makes an outage of its own, and no other
+//! source takes over its sites.
+
+pub(crate) mod connect;
+pub(crate) mod rest;
+
+use crate::config::{EngineConfig, Proxy, SourceConfig, Way as Configured};
+use crate::host;
+use crate::resolver::Resolver;
+use crate::runtime::Runtime;
+use crate::{SourceFigures, StartError};
+use connect::Unconnected;
+use engine_proto::address::{Address, Domain};
+use engine_proto::egress::{Families, choose};
+use engine_proto::limits::{OUTAGE_WINDOW, SOURCES_MAX};
+use engine_proto::outage::Connections;
+use engine_proto::smtp::dialog::{DialogConfig, Patience};
+use engine_proto::socks5::Credentials;
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// All sources.
+pub(crate) struct Pool {
+    pub(crate) sources: Vec<Arc<Source>>,
+    /// The operator named the sources. Without that there is one, which rests nowhere: a host that refuses it is left
+    /// alone for a minute, and that is all.
+    pub(crate) named: bool,
+}
+
+/// A source.
+pub(crate) struct Source {
+    /// What it is told apart by, for as long as it is the same.
+    id: String,
+    /// What logs and metrics call it.
+    pub(crate) label: String,
+    way: Way,
+    families: Families,
+    pub(crate) dialog: Arc<DialogConfig>,
+    /// Whether any mail server can be reached from here.
+    pub(crate) connections: Connections,
+    /// How often it was sent to rest, and at how many sites it rests.
+    rests: AtomicU64,
+    resting: AtomicUsize,
+    /// When its last fault was told of, in seconds since the engine's start, and one more; 0 for never.
+    warned: AtomicU64,
+}
+
+enum Way {
+    /// From whichever address the kernel chooses.
+    Kernel,
+    Address(IpAddr),
+    Proxy {
+        at: SocketAddr,
+        credentials: Option<Credentials>,
+    },
+}
+
+impl Pool {
+    /// As [`Pool::new`], with addresses that are this host's.
+    pub(crate) fn on_this_host(config: &EngineConfig) -> Result<Pool, StartError> {
+        for source in &config.sources {
+            if let Configured::Address(address) = source.way {
+                own_address(address)?;
+            }
+        }
+        Pool::new(config)
+    }
+
+    /// The pool of a configuration whose own name and reverse-path are complete.
+    ///
+    /// # Errors
+    /// A source that cannot be one, and what to do.
+    pub(crate) fn new(config: &EngineConfig) -> Result<Pool, StartError> {
+        let named = !config.sources.is_empty();
+        if config.sources.len() > SOURCES_MAX {
+            return Err(StartError(format!("there are more than {SOURCES_MAX} sources: name fewer")));
+        }
+        let mut sources: Vec<Arc<Source>> = Vec::new();
+        for configured in &config.sources {
+            let source = Source::new(configured, config)?;
+            if sources.iter().any(|other| other.id == source.id) {
+                return Err(StartError(format!("the source {} is named twice: remove one", source.label)));
+            }
+            sources.push(Arc::new(source));
+        }
+        if !named {
+            let dialog = dialog(config.ehlo.as_deref(), config.mail_from.as_deref());
+            let label = "default".to_owned();
+            sources.push(Arc::new(Source::with(String::new(), label, Way::Kernel, Families::ALL, dialog)));
+        }
+        Ok(Pool { sources, named })
+    }
+
+    /// The source from which a site is asked, whose hosts have these addresses.
+    pub(crate) fn choose(&self, site: &str, addresses: impl Iterator<Item = IpAddr>) -> Option<usize> {
+        let sources = self.sources.iter().map(|source| (source.id.as_str(), source.families));
+        choose(sources, site, Families::of_all(addresses))
+    }
+
+    /// Whether any source reaches hosts on IPv6; `None` where that is the kernel's to know.
+    pub(crate) fn has_ipv6(&self) -> Option<bool> {
+        self.named.then(|| self.sources.iter().any(|source| source.families.ipv6))
+    }
+
+    pub(crate) fn figures(&self, now: Duration) -> Vec<SourceFigures> {
+        let look = |source: &Arc<Source>| SourceFigures {
+            name: source.label.clone(),
+            rests: source.rests.load(Ordering::Relaxed),
+            resting: source.resting.load(Ordering::Relaxed),
+            down: source.connections.are_down(now),
+        };
+        self.sources.iter().map(look).collect()
+    }
+}
+
+impl Source {
+    fn new(configured: &SourceConfig, config: &EngineConfig) -> Result<Source, StartError> {
+        let (id, label, way, families) = match &configured.way {
+            Configured::Address(address) => {
+                let name = address.to_string();
+                (name.clone(), name, Way::Address(*address), Families::of(*address))
+            }
+            Configured::Proxy(proxy) => {
+                let (at, credentials) = (proxy_address(proxy)?, credentials(proxy)?);
+                let families = Families { ipv4: true, ipv6: proxy.ipv6 };
+                // One proxy may let each of its users out somewhere else.
+                (proxy.to_string(), proxy.place(), Way::Proxy { at, credentials }, families)
+            }
+        };
+        let ehlo = match &configured.ehlo {
+            Some(name) => Some(ehlo_name(name, &label)?),
+            None => config.ehlo.clone(),
+        };
+        let label = match (&way, &ehlo) {
+            (Way::Proxy { .. }, Some(name)) => format!("{label} as {name}"),
+            _ => label,
+        };
+        if let Some(from) = configured.mail_from.as_deref().filter(|from| !from.is_empty()) {
+            Address::parse(from).map_err(|error| {
+                StartError(format!("mail_from of the source {label} is no address: {error}"))
+            })?;
+        }
+        let dialog = dialog(ehlo.as_deref(), configured.mail_from.as_deref());
+        Ok(Source::with(id, label, way, families, dialog))
+    }
+
+    fn with(id: String, label: String, way: Way, families: Families, dialog: DialogConfig) -> Source {
+        Source {
+            id,
+            label,
+            way,
+            families,
+            dialog: Arc::new(dialog),
+            connections: Connections::default(),
+            rests: AtomicU64::new(0),
+            resting: AtomicUsize::new(0),
+            warned: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether it reaches this address, as far as its family goes.
+    pub(crate) fn serves(&self, address: IpAddr) -> bool {
+        self.families.have(address)
+    }
+
+    /// What stands behind a destination in the stories of sessions.
+    pub(crate) fn in_stories(&self) -> String {
+        match self.way {
+            Way::Kernel => String::new(),
+            Way::Address(address) => format!(" from {address}"),
+            Way::Proxy { .. } => format!(" through {}", self.label),
+        }
+    }
+
+    /// It could not be used, which is our fault. The operator hears of it, but not all the time.
+    pub(crate) fn failed(&self, why: &str, now: Duration) {
+        self.connections.failed_ourselves(now);
+        let last = self.warned.load(Ordering::Relaxed);
+        let due = last == 0 || now.as_secs() + 1 >= last + OUTAGE_WINDOW.as_secs();
+        let stamp = now.as_secs() + 1;
+        let swap = |last| self.warned.compare_exchange(last, stamp, Ordering::Relaxed, Ordering::Relaxed);
+        if due && swap(last).is_ok() {
+            tracing::warn!(
+                "the source {} cannot be used: {why}; while that lasts, nothing is said of addresses whose sites are \
+                 asked from it",
+                self.label
+            );
+        }
+    }
+}
+
+fn dialog(ehlo: Option<&str>, mail_from: Option<&str>) -> DialogConfig {
+    let ehlo = ehlo.unwrap_or_default();
+    DialogConfig {
+        ehlo: ehlo.into(),
+        reverse_path: mail_from.map_or_else(|| format!("postmaster@{ehlo}").into(), Into::into),
+        patience: Patience::default(),
+    }
+}
+
+fn ehlo_name(name: &str, label: &str) -> Result<String, StartError> {
+    let domain = Domain::parse(name).map_err(|error| {
+        StartError(format!(
+            "the EHLO name of the source {label} is no domain ({error}): set a full name, as mx1.example.org"
+        ))
+    })?;
+    Ok(domain.as_str().to_owned())
+}
+
+/// An address to which nothing can be bound would fail at every connection.
+fn own_address(address: IpAddr) -> Result<(), StartError> {
+    if address.is_unspecified() || address.is_multicast() {
+        return Err(StartError(format!(
+            "the source {address} is no address of one host: name one of this host's"
+        )));
+    }
+    bind(address).map_err(|error| match error.kind() {
+        io::ErrorKind::AddrNotAvailable => StartError(format!(
+            "the source {address} is no address of this host: add it to an interface, or remove the source"
+        )),
+        _ => StartError(format!("the source {address} cannot be used ({error}): remove it")),
+    })
+}
+
+fn bind(address: IpAddr) -> io::Result<()> {
+    UdpSocket::bind((address, 0)).map(drop)
+}
+
+/// Whether an address that was this host's is so no more.
+fn is_gone(address: IpAddr) -> bool {
+    bind(address).is_err_and(|error| error.kind() == io::ErrorKind::AddrNotAvailable)
+}
+
+/// The proxy's name is looked up once, by the system: it is the operator's own, and may be in no public DNS.
+fn proxy_address(proxy: &Proxy) -> Result<SocketAddr, StartError> {
+    let place = proxy.place();
+    let unknown = |why: String| {
+        StartError(format!(
+            "the proxy {place} has no address ({why}): correct its name, or write its IP address"
+        ))
+    };
+    let mut found = place.to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
+    found.next().ok_or_else(|| unknown("there is none".into()))
+}
+
+fn credentials(proxy: &Proxy) -> Result<Option<Credentials>, StartError> {
+    let wrong = |what: &str| StartError(format!("the proxy {}: {what}", proxy.place()));
+    match (&proxy.user, &proxy.password) {
+        (None, None) => Ok(None),
+        (None, Some(_)) => Err(wrong("there is a password and no user name: write socks5://USER@HOST:PORT")),
+        (Some(_), None) => {
+            Err(wrong("there is a user name and no password: set one, best with password_file"))
+        }
+        (Some(user), Some(password)) => match Credentials::new(user, password) {
+            Some(credentials) => Ok(Some(credentials)),
+            None => Err(wrong("user name and password have 1 to 255 bytes each (RFC 1929)")),
+        },
+    }
+}
+
+/// Looks at every source once, at the start, and warns of what mail servers or proxies will not like.
+pub(crate) async fn look<R: Runtime>(pool: &Pool, resolver: &Resolver<R>) {
+    for source in &pool.sources {
+        let own = match source.way {
+            Way::Address(address) => Some(address),
+            Way::Kernel | Way::Proxy { .. } => None,
+        };
+        // That this host is out of descriptors just now says nothing about the source.
+        if let Err(Unconnected::Source(why)) = source.knock::<R>().await {
+            tracing::warn!(
+                "the source {} cannot be used now: {why}; addresses whose sites are asked from it get no verdict \
+                 until it can",
+                source.label
+            );
+        }
+        host::confirm_name(resolver, &source.dialog.ehlo, own).await;
+    }
+}
+
+#[cfg(test)]
+#[path = "egress/tests.rs"]
+mod tests;

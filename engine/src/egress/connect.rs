@@ -1,0 +1,172 @@
+//! Connections from a source: from an address, or through a SOCKS5 proxy (RFC 1928).
+
+use super::{Source, Way, is_gone};
+use crate::runtime::{Runtime, Stream};
+use engine_proto::limits::{CONNECT_TIMEOUT, PROXY_TIMEOUT};
+use engine_proto::socks5::{Credentials, Failure, Fault, Handshake, REPLY_BYTES_MAX, Step, Unreached};
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub(crate) enum Unconnected {
+    /// The host cannot be reached.
+    Host(io::Error),
+    /// We are out of descriptors, ports or memory, which says nothing about the host or the source.
+    Ours(io::Error),
+    /// The source cannot be used, which says nothing about the host.
+    Source(String),
+}
+
+impl fmt::Display for Unconnected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unconnected::Host(error) | Unconnected::Ours(error) => error.fmt(f),
+            Unconnected::Source(why) => write!(f, "the source cannot be used: {why}"),
+        }
+    }
+}
+
+impl Source {
+    /// A connection to `destination`, and what the host has already said on it.
+    ///
+    /// # Errors
+    /// [`Unconnected`]; whoever does not answer in [`CONNECT_TIMEOUT`] cannot be reached.
+    pub(crate) async fn connect<R: Runtime>(
+        &self,
+        destination: SocketAddr,
+        limit: Instant,
+    ) -> Result<(R::Stream, Vec<u8>), Unconnected> {
+        let source = match &self.way {
+            Way::Kernel => None,
+            Way::Address(address) => Some(*address),
+            Way::Proxy { at, credentials } => {
+                // In a place of its own: those who need no proxy should not have to keep room for it.
+                return Box::pin(through::<R>(*at, credentials.as_ref(), destination, limit)).await;
+            }
+        };
+        let deadline = (R::now() + CONNECT_TIMEOUT).min(limit);
+        let vanished = |error: &io::Error| {
+            error.kind() == io::ErrorKind::AddrNotAvailable && source.is_some_and(is_gone)
+        };
+        match R::connect(source, destination, deadline).await {
+            Ok(stream) => Ok((stream, Vec::new())),
+            Err(error) if vanished(&error) => {
+                Err(Unconnected::Source("the address is no longer this host's".into()))
+            }
+            Err(error) if is_ours(&error) => Err(Unconnected::Ours(error)),
+            Err(error) => Err(Unconnected::Host(error)),
+        }
+    }
+
+    /// Whether it can be used, as far as that shows without a destination.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) async fn knock<R: Runtime>(&self) -> Result<(), Unconnected> {
+        let Way::Proxy { at, credentials } = &self.way else { return Ok(()) };
+        // Nobody is connected to: the handshake ends before it would ask for that.
+        let mut handshake = Handshake::new(*at, credentials.as_ref());
+        enter::<R>(*at, &mut handshake, R::now() + PROXY_TIMEOUT).await.map(drop)
+    }
+}
+
+/// A connection through a proxy.
+async fn through<R: Runtime>(
+    proxy: SocketAddr,
+    credentials: Option<&Credentials>,
+    destination: SocketAddr,
+    limit: Instant,
+) -> Result<(R::Stream, Vec<u8>), Unconnected> {
+    let mut handshake = Handshake::new(destination, credentials);
+    let mut stream = enter::<R>(proxy, &mut handshake, limit).await?;
+    // From here on the proxy is busy with the destination.
+    let deadline = (R::now() + CONNECT_TIMEOUT).min(limit);
+    negotiate(&mut stream, &mut handshake, Step::Done, deadline).await.map_err(|error| match error {
+        Trouble::TimedOut => Unconnected::Host(io::ErrorKind::TimedOut.into()),
+        Trouble::Failed(failure) => unconnected(failure),
+    })?;
+    Ok((stream, handshake.into_rest()))
+}
+
+/// Connects to a proxy and goes on to where it can be asked to connect.
+async fn enter<R: Runtime>(
+    proxy: SocketAddr,
+    handshake: &mut Handshake<'_>,
+    limit: Instant,
+) -> Result<R::Stream, Unconnected> {
+    let deadline = (R::now() + PROXY_TIMEOUT).min(limit);
+    let mut stream = match R::connect(None, proxy, deadline).await {
+        Ok(stream) => stream,
+        Err(error) if is_ours(&error) => return Err(Unconnected::Ours(error)),
+        Err(error) => return Err(Unconnected::Source(format!("the proxy cannot be reached: {error}"))),
+    };
+    negotiate(&mut stream, handshake, Step::Connect, deadline).await.map_err(|error| match error {
+        Trouble::TimedOut => Unconnected::Source("the proxy does not answer".into()),
+        Trouble::Failed(failure) => unconnected(failure),
+    })?;
+    Ok(stream)
+}
+
+enum Trouble {
+    TimedOut,
+    Failed(Failure),
+}
+
+/// Takes the handshake to `until`.
+async fn negotiate<S: Stream>(
+    stream: &mut S,
+    handshake: &mut Handshake<'_>,
+    until: Step,
+    deadline: Instant,
+) -> Result<(), Trouble> {
+    let broken = |handshake: &Handshake<'_>, error: &io::Error| match error.kind() {
+        io::ErrorKind::TimedOut => Trouble::TimedOut,
+        _ => Trouble::Failed(handshake.closed()),
+    };
+    while handshake.step() != until {
+        let outgoing = handshake.take_outgoing();
+        if !outgoing.is_empty() {
+            stream.write(outgoing, deadline).await.0.map_err(|error| broken(handshake, &error))?;
+        }
+        let (result, bytes) = stream.read(Vec::with_capacity(REPLY_BYTES_MAX), deadline).await;
+        match result {
+            Ok(0) => return Err(Trouble::Failed(handshake.closed())),
+            Ok(_) => handshake.receive(&bytes).map_err(Trouble::Failed)?,
+            Err(error) => return Err(broken(handshake, &error)),
+        }
+    }
+    Ok(())
+}
+
+fn unconnected(failure: Failure) -> Unconnected {
+    match failure {
+        Failure::Proxy(fault) => Unconnected::Source(in_words(fault)),
+        Failure::Destination(why) => {
+            let kind = match why {
+                Unreached::General => io::ErrorKind::Other,
+                Unreached::Forbidden => io::ErrorKind::PermissionDenied,
+                Unreached::NetworkUnreachable => io::ErrorKind::NetworkUnreachable,
+                Unreached::HostUnreachable => io::ErrorKind::HostUnreachable,
+                Unreached::Refused => io::ErrorKind::ConnectionRefused,
+                Unreached::TimedOut => io::ErrorKind::TimedOut,
+                Unreached::FamilyUnsupported => io::ErrorKind::Unsupported,
+                Unreached::HungUp => io::ErrorKind::ConnectionReset,
+            };
+            Unconnected::Host(io::Error::new(kind, why.as_str()))
+        }
+    }
+}
+
+fn in_words(fault: Fault) -> String {
+    format!("the proxy is at fault: {}", fault.as_str())
+}
+
+/// This host is out of descriptors, ports or memory, which says nothing about the other one.
+fn is_ours(error: &io::Error) -> bool {
+    let ours =
+        [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM, libc::EADDRNOTAVAIL, libc::EADDRINUSE];
+    error.raw_os_error().is_some_and(|code| ours.contains(&code))
+}

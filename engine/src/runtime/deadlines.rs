@@ -1,0 +1,220 @@
+//! The deadlines of a thread's operations: a flat table that one task looks through a few times a second.
+//!
+//! Nearly every deadline of an engine is let pass unused, half a minute or more after it was set, and one is set with
+//! every read and write. So they are kept cheap instead of exact: a deadline costs a slot of a table and no look at the
+//! clock, and it is noticed up to [`TICK`] late. A runtime's own timers take part in this with one sleep a tick.
+
+use super::Runtime;
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+/// How late a deadline may be noticed.
+const TICK: Duration = Duration::from_millis(20);
+
+/// `None` when `deadline` comes first, or up to [`TICK`] later.
+pub(super) fn before<R: Runtime, F: Future>(deadline: Instant, future: F) -> Before<R, F> {
+    Before { future, deadline, place: Place(None), runtime: PhantomData }
+}
+
+pin_project_lite::pin_project! {
+    /// A future with a deadline.
+    pub(super) struct Before<R, F> {
+        #[pin]
+        future: F,
+        deadline: Instant,
+        place: Place,
+        runtime: PhantomData<R>,
+    }
+}
+
+impl<R: Runtime, F: Future> Future for Before<R, F> {
+    type Output = Option<F::Output>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let me = self.project();
+        if let Poll::Ready(output) = me.future.poll(context) {
+            return Poll::Ready(Some(output));
+        }
+        let table = |table: &Table| match me.place.0 {
+            Some(place) => table.is_over(place, context.waker()),
+            None => {
+                me.place.0 = Some(table.enter(*me.deadline, context.waker()));
+                if !table.ticking.replace(true) {
+                    R::spawn(tick::<R>());
+                }
+                false
+            }
+        };
+        if TABLE.with(table) { Poll::Ready(None) } else { Poll::Pending }
+    }
+}
+
+/// Drops what is left in this thread's table. For a thread whose main future has ended: the wakers keep tasks alive,
+/// which have to go while their runtime is still there.
+pub(super) fn clear() {
+    let left = TABLE.with(|table| std::mem::take(&mut *table.slots.borrow_mut()));
+    drop(left);
+}
+
+thread_local! {
+    static TABLE: Table = Table::default();
+}
+
+#[derive(Default)]
+struct Table {
+    slots: RefCell<Slots>,
+    /// A task looks through it.
+    ticking: Cell<bool>,
+}
+
+#[derive(Default)]
+struct Slots {
+    all: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+enum Slot {
+    Free,
+    Waits(Instant, Waker),
+    Over,
+}
+
+/// A slot of the table, given back when the future is dropped.
+struct Place(Option<u32>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(place) = self.0 {
+            // The thread may be ending, and its table gone.
+            let left = TABLE.try_with(|table| table.leave(place));
+            drop(left);
+        }
+    }
+}
+
+impl Table {
+    fn enter(&self, deadline: Instant, waker: &Waker) -> u32 {
+        let slots = &mut *self.slots.borrow_mut();
+        let place = slots.free.pop().unwrap_or_else(|| {
+            slots.all.push(Slot::Free);
+            slots.all.len() as u32 - 1
+        });
+        slots.all[place as usize] = Slot::Waits(deadline, waker.clone());
+        place
+    }
+
+    /// Whether the deadline has passed; if it has not, `waker` is who is woken then.
+    fn is_over(&self, place: u32, waker: &Waker) -> bool {
+        match self.slots.borrow_mut().all.get_mut(place as usize) {
+            Some(Slot::Waits(_, known)) => {
+                known.clone_from(waker);
+                false
+            }
+            Some(Slot::Over | Slot::Free) | None => true,
+        }
+    }
+
+    /// Frees a slot. What was in it is dropped by the caller: a waker may be the last that holds its task, and with the
+    /// task goes whatever other slots it has.
+    fn leave(&self, place: u32) -> Option<Slot> {
+        let slots = &mut *self.slots.borrow_mut();
+        let slot = slots.all.get_mut(place as usize)?;
+        slots.free.push(place);
+        Some(std::mem::replace(slot, Slot::Free))
+    }
+
+    /// Wakes those whose deadline has passed; false when nobody is left.
+    fn look(&self, now: Instant) -> bool {
+        let mut late = Vec::new();
+        let mut any = false;
+        for slot in &mut self.slots.borrow_mut().all {
+            match slot {
+                Slot::Waits(deadline, _) if *deadline <= now => {
+                    if let Slot::Waits(_, waker) = std::mem::replace(slot, Slot::Over) {
+                        late.push(waker);
+                    }
+                }
+                Slot::Waits(..) => any = true,
+                Slot::Free | Slot::Over => {}
+            }
+        }
+        let any = any || !late.is_empty();
+        late.into_iter().for_each(Waker::wake);
+        any
+    }
+}
+
+async fn tick<R: Runtime>() {
+    loop {
+        R::sleep(TICK).await;
+        if !TABLE.with(|table| table.look(R::now())) {
+            break;
+        }
+    }
+    TABLE.with(|table| table.ticking.set(false));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::monoio::{Driver, Monoio, run};
+    use std::future::pending;
+
+    fn on_epoll(main: impl Future<Output = ()> + 'static) {
+        run(Driver::Epoll, main).expect("no runtime");
+    }
+
+    #[test]
+    fn what_is_ready_needs_no_slot_and_what_is_late_is_given_up() {
+        on_epoll(async {
+            let past = Instant::now();
+            assert_eq!(before::<Monoio, _>(past, async { 7 }).await, Some(7));
+            assert_eq!(TABLE.with(|table| table.slots.borrow().all.len()), 0);
+            let deadline = Instant::now() + Duration::from_millis(50);
+            assert_eq!(before::<Monoio, _>(deadline, pending::<()>()).await, None);
+            assert!(Instant::now() >= deadline);
+            assert!(Instant::now() < deadline + Duration::from_secs(5));
+        });
+    }
+
+    #[test]
+    fn slots_are_given_back_and_used_again() {
+        on_epoll(async {
+            for _ in 0..100 {
+                let deadline = Instant::now() + Duration::from_secs(60);
+                let nap = Monoio::sleep(Duration::from_millis(1));
+                assert_eq!(before::<Monoio, _>(deadline, nap).await, Some(()));
+            }
+            TABLE.with(|table| {
+                let slots = table.slots.borrow();
+                assert_eq!((slots.all.len(), slots.free.len()), (1, 1));
+            });
+        });
+    }
+
+    #[test]
+    fn deadlines_that_a_runtime_leaves_behind_end_with_it() {
+        struct Flag(std::sync::Arc<std::sync::atomic::AtomicBool>);
+        impl Drop for Flag {
+            fn drop(&mut self) {
+                self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+            }
+        }
+        let dropped = std::sync::Arc::default();
+        let flag = Flag(std::sync::Arc::clone(&dropped));
+        on_epoll(async {
+            Monoio::spawn(async move {
+                let _flag = flag;
+                let deadline = Instant::now() + Duration::from_secs(60);
+                before::<Monoio, _>(deadline, pending::<()>()).await;
+            });
+            Monoio::sleep(Duration::from_millis(5)).await;
+        });
+        assert!(dropped.load(std::sync::atomic::Ordering::Relaxed), "its task lives on");
+        assert_eq!(TABLE.with(|table| table.slots.borrow().all.len()), 0);
+    }
+}

@@ -1,0 +1,391 @@
+//! Sources: which one a site is asked from, what follows where it is blocked, and proxies that do and do not work.
+
+mod socks;
+
+use engine::config::{DriverChoice, EngineConfig, Network, Pace, RuntimeChoice, SourceConfig, Way};
+use engine::proto::address::Address;
+use engine::{Client, Engine, Outage, Priority, Request};
+use mailnet::{Mailnet, Running, Scenario};
+use socks::{Manner, Socks};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::thread;
+use std::time::{Duration, Instant};
+
+fn world(text: &str) -> Running {
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let scenario = Scenario::parse(text).expect("the scenario is sound").with_dns(any).with_smtp_port(0);
+    Mailnet::start(scenario).expect("mailnet starts")
+}
+
+/// Hosts that say whom they see. `wary` sees 127.0.0.2 with displeasure.
+const PERSONALITIES: &str = "[[personality]]\nname = \"plain\"\nbanner = \"220 {host} sees {client}\"\n\
+                             [[personality]]\nname = \"wary\"\nlike = \"plain\"\nblocks = [\"127.0.0.2\", \"127.0.0.1\"]\n";
+
+/// So many domains with a host of their own, all with the mailbox alice.
+fn domains(count: usize, server: &str, more: &str) -> String {
+    let mut text = String::from(PERSONALITIES);
+    for n in 0..count {
+        write!(
+            text,
+            "[[domain]]\nname = \"d{n}.example\"\nserver = {server}\nmailboxes.ok = [\"alice\"]\n{more}\n"
+        )
+        .expect("text");
+    }
+    text
+}
+
+fn source(text: &str) -> SourceConfig {
+    match text.strip_prefix("ipv6+") {
+        Some(text) => {
+            let mut source = source(text);
+            let Way::Proxy(proxy) = &mut source.way else { panic!("no proxy") };
+            proxy.ipv6 = true;
+            source
+        }
+        None if text.starts_with("socks5:") => SourceConfig::parse_proxy(text).expect("a proxy"),
+        None => SourceConfig::parse_address(text).expect("an address"),
+    }
+}
+
+fn start_on(net: &Running, sources: &[&str], runtime: RuntimeChoice) -> Engine {
+    let driver = if runtime == RuntimeChoice::Glommio { DriverChoice::IoUring } else { DriverChoice::Epoll };
+    Engine::start(EngineConfig {
+        resolvers: vec![net.dns()],
+        smtp_port: net.smtp_port(),
+        allow_net: ["127.0.0.0/8", "::1"].iter().map(|net| Network::parse(net).expect("a network")).collect(),
+        ehlo: Some("probe.example".into()),
+        sources: sources.iter().map(|text| source(text)).collect(),
+        shards: 2,
+        runtime,
+        driver,
+        pace: Pace::Lab,
+        ..EngineConfig::default()
+    })
+    .expect("the engine starts")
+}
+
+fn start(net: &Running, sources: &[&str]) -> Engine {
+    start_on(net, sources, RuntimeChoice::Monoio)
+}
+
+#[derive(Debug)]
+struct Said {
+    reason: &'static str,
+    rule: &'static str,
+    retry_after: u64,
+    trace: String,
+}
+
+fn ask(client: &Client, address: &str) -> Said {
+    let address = Address::parse(address).expect("an address");
+    let request = Request { ticket: 1, owner: 0, address, priority: Priority::Single, trace: true };
+    client.submit(request).expect("room");
+    let answer = client.answer_blocking(Duration::from_secs(50)).expect("an answer");
+    let trace = answer.trace.join("\n");
+    match answer.result {
+        Ok(finding) => {
+            let retry_after = finding.retry_after.map_or(0, |time| time.as_secs());
+            Said { reason: finding.reason.as_str(), rule: finding.rule, retry_after, trace }
+        }
+        Err(Outage::Unavailable) => Said { reason: "unavailable", rule: "", retry_after: 0, trace },
+        Err(outage) => panic!("{outage:?}"),
+    }
+}
+
+/// Which clients the hosts of a story saw.
+fn seen(said: &Said) -> BTreeSet<&str> {
+    said.trace.split("sees ").skip(1).filter_map(|rest| rest.split_whitespace().next()).collect()
+}
+
+fn each_site_has_one_source(runtime: RuntimeChoice) {
+    let net = world(&domains(12, "\"plain\"", ""));
+    let sources = ["127.0.0.2=a.example", "127.0.0.3=b.example"];
+    let mut before = Vec::new();
+    for round in 0..2 {
+        let engine = start_on(&net, &sources, runtime);
+        let client = engine.client(8);
+        let mut chosen = Vec::new();
+        for n in 0..12 {
+            let said = ask(&client, &format!("alice@d{n}.example"));
+            assert_eq!(said.reason, "mailbox_exists", "{}", said.trace);
+            let seen = seen(&said);
+            let (address, name) = match seen.contains("127.0.0.2") {
+                true => ("127.0.0.2", "a.example"),
+                false => ("127.0.0.3", "b.example"),
+            };
+            assert_eq!(seen.into_iter().collect::<Vec<_>>(), [address], "{}", said.trace);
+            assert!(said.trace.contains(&format!("C: EHLO {name}\n")), "{}", said.trace);
+            assert!(said.trace.contains(&format!("C: MAIL FROM:<postmaster@{name}>")), "{}", said.trace);
+            assert!(said.trace.contains(&format!(" from {address}: open")), "{}", said.trace);
+            chosen.push(address);
+        }
+        assert_eq!(chosen.iter().collect::<BTreeSet<_>>().len(), 2, "both are used");
+        assert!(round == 0 || chosen == before, "the same after a restart");
+        before = chosen;
+        engine.stop();
+    }
+    assert_eq!(net.stop().violations, Default::default());
+}
+
+#[test]
+fn each_site_has_one_source_on_monoio() {
+    each_site_has_one_source(RuntimeChoice::Monoio);
+}
+
+#[test]
+fn each_site_has_one_source_on_glommio() {
+    each_site_has_one_source(RuntimeChoice::Glommio);
+}
+
+#[test]
+fn who_comes_back_comes_from_where_it_came() {
+    // A host sees the client, the sender and the recipient.
+    let net = world(&domains(12, "\"plain\"", "mailboxes.greylisted = [\"bob\"]\ngreylist_ms = 100"));
+    let engine = start(&net, &["127.0.0.2", "127.0.0.3", "127.0.0.4"]);
+    let client = engine.client(8);
+    for n in 0..12 {
+        assert_eq!(ask(&client, &format!("bob@d{n}.example")).reason, "unverifiable");
+    }
+    // No session is open any more.
+    thread::sleep(Duration::from_millis(2500));
+    for n in 0..12 {
+        let said = ask(&client, &format!("bob@d{n}.example"));
+        assert_eq!(said.reason, "mailbox_exists", "{}", said.trace);
+    }
+    engine.stop();
+}
+
+#[test]
+fn a_source_that_is_blocked_rests_and_no_other_takes_its_place() {
+    let net = world(&domains(12, "\"wary\"", ""));
+    let engine = start(&net, &["127.0.0.2=a.example", "127.0.0.3=b.example"]);
+    let client = engine.client(8);
+    let mut blocked = Vec::new();
+    for n in 0..12 {
+        let said = ask(&client, &format!("alice@d{n}.example"));
+        match said.rule {
+            "blocklist" => {
+                assert_eq!((said.reason, said.retry_after), ("unverifiable", 300), "{}", said.trace);
+                blocked.push(n);
+            }
+            _ => assert_eq!(said.reason, "mailbox_exists", "{}", said.trace),
+        }
+    }
+    assert!((1..12).contains(&blocked.len()), "{blocked:?}");
+    let sessions = net.stats().sessions;
+    for n in &blocked {
+        let said = ask(&client, &format!("alice@d{n}.example"));
+        assert_eq!((said.reason, said.rule), ("unverifiable", "source_rested"), "{}", said.trace);
+        assert!((290..=300).contains(&said.retry_after), "{}", said.retry_after);
+    }
+    assert_eq!(net.stats().sessions, sessions, "nobody was asked");
+    let figures = engine.gauge()();
+    let told: Vec<_> =
+        figures.sources.iter().map(|source| (source.name.as_str(), source.rests, source.resting)).collect();
+    assert_eq!(told, [("127.0.0.2", blocked.len() as u64, blocked.len()), ("127.0.0.3", 0, 0)]);
+    engine.stop();
+}
+
+#[test]
+fn a_block_at_mail_counts_and_another_host_may_still_answer() {
+    let blocked = "550 5.7.1 Service unavailable, client host blocked using zen.spamhaus.org";
+    let fault = format!(
+        "{{ personality = \"plain\", faults = [{{ at = \"mail\", does = \"reply\", text = \"{blocked}\" }}] }}"
+    );
+    let mut text = domains(1, &fault, "");
+    // Its first host blocks us, its second does not.
+    write!(
+        text,
+        "[[domain]]\nname = \"two.example\"\nmx = [\"10 mx1.two.example\", \"20 mx2.two.example\"]\n\
+         mailboxes.ok = [\"alice\"]\n[[host]]\nname = \"mx1.two.example\"\nserver = \"wary\"\n\
+         [[host]]\nname = \"mx2.two.example\"\nserver = \"plain\"\n"
+    )
+    .expect("text");
+    let net = world(&text);
+    let engine = start(&net, &["127.0.0.2"]);
+    let client = engine.client(8);
+    let first = ask(&client, "alice@d0.example");
+    assert_eq!((first.rule, first.retry_after), ("blocklist", 300), "{}", first.trace);
+    assert_eq!(ask(&client, "alice@d0.example").rule, "source_rested");
+    for _ in 0..2 {
+        let said = ask(&client, "alice@two.example");
+        assert_eq!(said.reason, "mailbox_exists", "{}", said.trace);
+    }
+    engine.stop();
+}
+
+#[test]
+fn without_sources_a_refusal_is_the_hosts() {
+    let net = world(&domains(1, "\"wary\"", ""));
+    let engine = start(&net, &[]);
+    let client = engine.client(8);
+    for _ in 0..2 {
+        let said = ask(&client, "alice@d0.example");
+        assert_eq!(
+            (said.reason, said.rule, said.retry_after),
+            ("unverifiable", "blocklist", 60),
+            "{}",
+            said.trace
+        );
+    }
+    engine.stop();
+}
+
+/// A host on IPv6, one on IPv4, and one on both.
+const FAMILIES: &str = "[[domain]]\nname = \"six.example\"\nmx = [\"10 mx.six.example\"]\nmailboxes.ok = [\"alice\"]\n\
+                        [[host]]\nname = \"mx.six.example\"\naddresses = [\"::1\"]\nserver = \"plain\"\n\
+                        [[domain]]\nname = \"four.example\"\nserver = \"plain\"\nmailboxes.ok = [\"alice\"]\n";
+
+fn a_source_serves_its_family(runtime: RuntimeChoice) {
+    let net = world(&format!("{PERSONALITIES}{FAMILIES}"));
+    let said = |sources: &[&str], address: &str| {
+        let engine = start_on(&net, sources, runtime);
+        let said = ask(&engine.client(8), address);
+        engine.stop();
+        (said.reason, said.rule, seen(&said).into_iter().next().map(str::to_owned))
+    };
+    let exists = |from: &str| Some(from.to_owned());
+    assert_eq!(said(&["127.0.0.2"], "alice@six.example").1, "ipv6_only");
+    assert_eq!(said(&["::1"], "alice@four.example").1, "no_source");
+    assert_eq!(said(&["::1"], "alice@six.example").2, exists("::1"));
+    assert_eq!(said(&["::1"], "alice@six.example").0, "mailbox_exists");
+    assert_eq!(said(&["::1", "127.0.0.2"], "alice@six.example").2, exists("::1"));
+    assert_eq!(said(&["::1", "127.0.0.2"], "alice@four.example").2, exists("127.0.0.2"));
+    net.stop();
+}
+
+#[test]
+fn a_source_serves_its_family_on_monoio() {
+    a_source_serves_its_family(RuntimeChoice::Monoio);
+}
+
+#[test]
+fn a_source_serves_its_family_on_glommio() {
+    a_source_serves_its_family(RuntimeChoice::Glommio);
+}
+
+fn through_proxies(runtime: RuntimeChoice) {
+    let net = world(&format!("{}{FAMILIES}", domains(1, "\"plain\"", "")));
+    for (manner, login) in [
+        (Manner::Open, ""),
+        (Manner::Open, "user:secret@"),
+        (Manner::Login, "user:secret@"),
+        (Manner::Odd, "user:secret@"),
+    ] {
+        let proxy = Socks::start(manner);
+        let engine = start_on(&net, &[&format!("ipv6+socks5://{login}{}=p.example", proxy.address)], runtime);
+        let client = engine.client(8);
+        for (address, expected) in [
+            ("alice@d0.example", "mailbox_exists"),
+            ("nobody@d0.example", "mailbox_not_found"),
+            ("alice@six.example", "mailbox_exists"),
+        ] {
+            let said = ask(&client, address);
+            assert_eq!(said.reason, expected, "{manner:?}: {}", said.trace);
+            assert!(!said.trace.contains("secret"), "{}", said.trace);
+            assert!(said.trace.contains("C: MAIL FROM:<postmaster@p.example>"), "{}", said.trace);
+        }
+        assert!(proxy.asked().iter().all(|to| to.port() == net.smtp_port()));
+        assert!(proxy.asked().iter().any(|to| to.is_ipv6()) && proxy.asked().iter().any(|to| to.is_ipv4()));
+        engine.stop();
+    }
+    assert_eq!(net.stop().violations, Default::default());
+}
+
+#[test]
+fn through_proxies_on_monoio() {
+    through_proxies(RuntimeChoice::Monoio);
+}
+
+#[test]
+fn through_proxies_on_glommio() {
+    through_proxies(RuntimeChoice::Glommio);
+}
+
+/// What is said of alice behind a proxy of this manner, and how long it took.
+fn behind(manner: Manner, login: &str) -> (&'static str, &'static str, Duration) {
+    let net = world(&domains(1, "\"plain\"", ""));
+    let proxy = Socks::start(manner);
+    let engine = start(&net, &[&format!("socks5://{login}{}", proxy.address)]);
+    let client = engine.client(8);
+    let began = Instant::now();
+    let said = ask(&client, "alice@d0.example");
+    assert_eq!(net.stats().sessions, 0);
+    engine.stop();
+    (said.reason, said.rule, began.elapsed())
+}
+
+#[test]
+fn a_proxy_that_cannot_be_used_is_an_outage_of_ours() {
+    let rows = [
+        (Manner::ClosesAtGreeting, "user:secret@"),
+        (Manner::HangsAtGreeting, ""),
+        (Manner::SpeaksHttp, ""),
+        (Manner::Login, ""),
+        (Manner::Login, "user:wrong@"),
+        (Manner::ClosesAtLogin, "user:secret@"),
+        (Manner::Replies(7), ""),
+        (Manner::Replies(99), ""),
+        (Manner::GarblesReply, ""),
+    ];
+    let asked = rows.map(|(manner, login)| thread::spawn(move || behind(manner, login)));
+    for (row, asked) in rows.into_iter().zip(asked) {
+        let (reason, _, time) = asked.join().expect("no panic");
+        assert_eq!(reason, "unavailable", "{row:?}");
+        assert!(time > Duration::from_secs(5) && time < Duration::from_secs(30), "{row:?}: {time:?}");
+    }
+}
+
+#[test]
+fn a_destination_that_a_proxy_cannot_reach_is_the_hosts_fault() {
+    let codes = [1, 2, 3, 4, 5, 6, 8].map(Manner::Replies);
+    let rows = codes.into_iter().chain([Manner::ClosesAtConnect, Manner::CutsShort]);
+    let asked: Vec<_> = rows.map(|manner| (manner, thread::spawn(move || behind(manner, "")))).collect();
+    for (manner, asked) in asked {
+        let (reason, rule, time) = asked.join().expect("no panic");
+        assert_eq!((reason, rule), ("unverifiable", "no_connection"), "{manner:?}");
+        assert!(time < Duration::from_secs(5), "{manner:?}: {time:?}");
+    }
+}
+
+#[test]
+fn an_outage_of_one_source_is_not_one_of_the_others_and_passes() {
+    let net = world(&domains(12, "\"plain\"", ""));
+    let proxy = Socks::start(Manner::SpeaksHttp);
+    let engine = start(&net, &[&format!("socks5://{}", proxy.address), "127.0.0.3"]);
+    let client = engine.client(64);
+    for n in 0..12 {
+        let address = Address::parse(&format!("alice@d{n}.example")).expect("an address");
+        let request = Request { ticket: n, owner: 0, address, priority: Priority::Single, trace: true };
+        client.submit(request).expect("room");
+    }
+    let mut down = Vec::new();
+    for _ in 0..12 {
+        let answer = client.answer_blocking(Duration::from_secs(30)).expect("an answer");
+        match answer.result {
+            Ok(finding) => {
+                assert_eq!(finding.reason.as_str(), "mailbox_exists");
+                assert!(answer.trace.join("\n").contains("sees 127.0.0.3"));
+            }
+            Err(_) => down.push(answer.ticket),
+        }
+    }
+    assert!((1..12).contains(&down.len()), "{down:?}");
+    let figures = engine.gauge()();
+    assert_eq!(figures.sources.iter().map(|source| source.down).collect::<Vec<_>>(), [true, false]);
+
+    proxy.now(Manner::Open);
+    let until = Instant::now() + Duration::from_secs(5);
+    while ask(&client, &format!("alice@d{}.example", down[0])).reason != "mailbox_exists" {
+        assert!(Instant::now() < until, "it does not pass");
+        thread::sleep(Duration::from_millis(100));
+    }
+    for n in down {
+        let said = ask(&client, &format!("alice@d{n}.example"));
+        assert_eq!(said.reason, "mailbox_exists", "{}", said.trace);
+        assert!(!said.trace.contains("sees 127.0.0.3"), "{}", said.trace);
+        assert!(said.trace.contains("C: RSET\n") || said.trace.contains(" through "), "{}", said.trace);
+    }
+    engine.stop();
+}

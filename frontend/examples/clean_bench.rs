@@ -1,0 +1,116 @@
+//! What a line costs `mailprobe clean` beside the engine: reading, parsing, duplicates, waiting rows, writing.
+//!
+//! ```text
+//! cargo run --release --package frontend --example clean_bench -- [LINES] [DUPLICATES] [FOLDER] [FLAGS...]
+//! ```
+//! LINES (default 1,000,000) are rows of a CSV, DUPLICATES (default 10) percent of them with an address that came
+//! before. Each address is answered at once that 50,000 others have been asked about since. FLAGS: unordered, stuck
+//! (the first row is answered last, so that all others wait for it on the disk), gz (the list is packed).
+
+use engine::Refusal;
+use engine::proto::address::Address;
+use engine::proto::verdict::Reason;
+use flate2::write::GzEncoder;
+use frontend::cli::clean::{Answered, Checker, CleanArgs, Job};
+use std::collections::VecDeque;
+use std::error::Error;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const UNDER_WAY: usize = 50_000;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut args = std::env::args().skip(1);
+    let lines: u64 = args.next().map_or(Ok(1_000_000), |text| text.parse())?;
+    let duplicates: u64 = args.next().map_or(Ok(10), |text| text.parse())?;
+    let temporary = tempfile::tempdir()?;
+    let folder = args.next().map_or_else(|| temporary.path().to_owned(), Into::into);
+    let flags: Vec<String> = args.collect();
+    let has = |flag: &str| flags.iter().any(|given| given == flag);
+    let (input, output) = (folder.join("clean_bench.csv"), folder.join("clean_bench.out.csv"));
+    write_list(&input, lines, duplicates, has("gz"))?;
+
+    let job = Job::open(CleanArgs {
+        input: input.clone(),
+        output: Some(output.clone()),
+        format: None,
+        column: None,
+        fast: false,
+        max_wait: 0,
+        max_outage: 0,
+        unordered: has("unordered"),
+        compress: None,
+        summary: None,
+        memory: 96,
+        resume: false,
+        no_progress: true,
+    })?;
+    let mut checker = Instantly { asked: VecDeque::new(), held: None, hold: has("stuck") };
+    let (cpu, began) = (cpu_seconds()?, Instant::now());
+    let summary = job.run(&mut checker)?;
+    let (cpu, wall) = (cpu_seconds()? - cpu, began.elapsed().as_secs_f64());
+    let status = fs::read_to_string("/proc/self/status")?;
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default().trim();
+    let mut out = std::io::stdout();
+    writeln!(
+        out,
+        "{lines} lines, {} duplicates: {:.3} us of CPU a line, {wall:.2} s, {resident} at most",
+        summary.duplicates,
+        cpu * 1e6 / lines as f64
+    )?;
+    for path in [input, output] {
+        fs::remove_file(path)?;
+    }
+    Ok(())
+}
+
+fn write_list(path: &Path, lines: u64, duplicates: u64, packed: bool) -> Result<(), Box<dyn Error>> {
+    let file = BufWriter::new(File::create(path)?);
+    let level = if packed { flate2::Compression::default() } else { flate2::Compression::none() };
+    let mut out: Box<dyn Write> = if packed { Box::new(GzEncoder::new(file, level)) } else { Box::new(file) };
+    writeln!(out, "id,email,name")?;
+    let mut random = fastrand::Rng::with_seed(1);
+    for n in 0..lines {
+        let who = if n > 0 && random.u64(0..100) < duplicates { random.u64(0..n) } else { n };
+        writeln!(out, "{n},user.{who}@domain-{}.example,Name {who}", who % 5003)?;
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// Seconds that this thread was on a processor.
+fn cpu_seconds() -> Result<f64, Box<dyn Error>> {
+    let text = fs::read_to_string("/proc/thread-self/schedstat")?;
+    let nanoseconds: f64 = text.split(' ').next().unwrap_or_default().parse()?;
+    Ok(nanoseconds / 1e9)
+}
+
+/// Answers all but those that came last, and the first one last of all.
+struct Instantly {
+    asked: VecDeque<u64>,
+    held: Option<u64>,
+    hold: bool,
+}
+
+impl Checker for Instantly {
+    fn submit(&mut self, ticket: u64, _address: Address) -> Result<(), Refusal> {
+        if std::mem::take(&mut self.hold) {
+            self.held = Some(ticket);
+        } else {
+            self.asked.push_back(ticket);
+        }
+        Ok(())
+    }
+
+    fn answers(&mut self, patience: Duration, into: &mut Vec<Answered>) {
+        let count = if patience.is_zero() { self.asked.len().saturating_sub(UNDER_WAY) } else { 1024 };
+        let answer =
+            |ticket| Answered { ticket, result: Ok(Reason::MailboxExists.into()), retry_after: None };
+        into.extend(self.asked.drain(..count.min(self.asked.len())).map(answer));
+        if into.is_empty() && !patience.is_zero() {
+            into.extend(self.held.take().map(answer));
+        }
+    }
+}

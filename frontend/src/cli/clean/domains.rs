@@ -1,0 +1,87 @@
+//! How the rows of each domain fared, as far as there is room to tell.
+
+use super::Verdict;
+use std::collections::HashMap;
+
+/// So many domains are told apart; the rows of all others are counted together.
+const DOMAINS_MAX: usize = 100_000;
+/// The number of those without one of their own.
+pub(super) const OTHERS: u32 = u32::MAX;
+
+/// The rows of a domain.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct DomainRows {
+    /// All.
+    pub rows: u64,
+    /// Those that are deliverable.
+    pub deliverable: u64,
+    /// Those of which nothing could be found out.
+    pub unverifiable: u64,
+}
+
+/// The domains of a list by the numbers in which they came.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct Domains {
+    numbers: HashMap<Box<str>, u32>,
+    counts: Vec<DomainRows>,
+    others: DomainRows,
+}
+
+impl Domains {
+    /// The domain's number.
+    pub fn number(&mut self, domain: &str) -> u32 {
+        if let Some(&number) = self.numbers.get(domain) {
+            return number;
+        }
+        if self.counts.len() >= DOMAINS_MAX {
+            return OTHERS;
+        }
+        let number = self.counts.len() as u32;
+        self.numbers.insert(domain.into(), number);
+        self.counts.push(DomainRows::default());
+        number
+    }
+
+    /// Counts a row of the domain with this number.
+    pub fn count(&mut self, number: u32, verdict: Verdict) {
+        let rows = self.counts.get_mut(number as usize).unwrap_or(&mut self.others);
+        rows.rows += 1;
+        rows.deliverable += u64::from(verdict.deliverable == Some(true));
+        rows.unverifiable += u64::from(verdict.reason == "unverifiable");
+    }
+
+    /// Each domain, those with the most rows first.
+    pub fn sorted(&self) -> Vec<(&str, DomainRows)> {
+        let count = |number: u32| self.counts.get(number as usize).copied().unwrap_or_default();
+        let all = self.numbers.iter().map(|(domain, &number)| (&**domain, count(number)));
+        let mut all: Vec<(&str, DomainRows)> = all.filter(|(_, rows)| rows.rows > 0).collect();
+        all.sort_unstable_by(|a, b| b.1.rows.cmp(&a.1.rows).then(a.0.cmp(b.0)));
+        all
+    }
+
+    /// The rows of all domains without a number of their own.
+    pub fn others(&self) -> DomainRows {
+        self.others
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::proto::verdict::Reason;
+
+    #[test]
+    fn the_first_domains_are_told_apart() {
+        let mut domains = Domains::default();
+        for n in 0..DOMAINS_MAX + 2 {
+            let number = domains.number(&format!("d{n}.example"));
+            domains.count(number, Reason::Unverifiable.into());
+        }
+        let number = domains.number("d7.example");
+        domains.count(number, Reason::MailboxExists.into());
+        let sorted = domains.sorted();
+        assert_eq!(sorted.len(), DOMAINS_MAX);
+        assert_eq!(sorted[0], ("d7.example", DomainRows { rows: 2, deliverable: 1, unverifiable: 1 }));
+        assert_eq!(domains.others(), DomainRows { rows: 2, deliverable: 0, unverifiable: 2 });
+    }
+}

@@ -1,0 +1,204 @@
+//! The rows whose addresses the engine is asked about, each in a slot whose number is its ticket.
+
+use super::CleanError;
+use std::collections::VecDeque;
+
+/// Octets that they may take together, which counts for lists with long rows.
+const BYTES_MAX: usize = 64 * 1024 * 1024;
+/// A slot that was longer gives its memory back.
+const SLOT_BYTES_MAX: usize = 1024;
+
+/// A row that is asked about.
+#[derive(Debug, Default, PartialEq, Eq, Clone)]
+pub(super) struct Asked {
+    /// Its number in the list.
+    pub row: u64,
+    /// Its domain's number in the summary.
+    pub domain: u32,
+    /// How often it was asked again because its server said "later".
+    pub retries: u8,
+    /// When its server said so first, in milliseconds from the start of the run.
+    pub since: Option<u64>,
+    /// The address, and behind it what stands before the verdict in the output, where rows are written as they are done.
+    pub bytes: Vec<u8>,
+    /// How long the address is.
+    pub address_bytes: u16,
+}
+
+/// A header's length in a record.
+const HEADER: usize = 8 + 4 + 1 + 8 + 2;
+
+impl Asked {
+    pub fn address(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.address_bytes).min(self.bytes.len())]
+    }
+
+    /// What stands behind the last at sign.
+    pub fn domain(&self) -> &[u8] {
+        let address = self.address();
+        address.rsplit(|&byte| byte == b'@').next().unwrap_or(address)
+    }
+
+    /// What stands before the verdict in the output.
+    pub fn prefix(&self) -> &[u8] {
+        &self.bytes[usize::from(self.address_bytes).min(self.bytes.len())..]
+    }
+
+    /// The two parts of the record that [`Asked::read`] reads.
+    pub fn record(&self) -> ([u8; HEADER], &[u8]) {
+        let mut header = [0; HEADER];
+        header[..8].copy_from_slice(&self.row.to_le_bytes());
+        header[8..12].copy_from_slice(&self.domain.to_le_bytes());
+        header[12] = self.retries;
+        header[13..21].copy_from_slice(&self.since.map_or(0, |since| since + 1).to_le_bytes());
+        header[21..].copy_from_slice(&self.address_bytes.to_le_bytes());
+        (header, &self.bytes)
+    }
+
+    /// Reads a record, in place of what is there.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn read(&mut self, record: &[u8]) -> Result<(), CleanError> {
+        let Some((header, bytes)) = record.split_first_chunk::<HEADER>() else {
+            return Err(CleanError::failed("a row that waits is torn"));
+        };
+        let number = |range: std::ops::Range<usize>| {
+            header[range].iter().rev().fold(0, |number: u64, &byte| number << 8 | u64::from(byte))
+        };
+        self.row = number(0..8);
+        self.domain = number(8..12) as u32;
+        self.retries = header[12];
+        self.since = number(13..21).checked_sub(1);
+        self.address_bytes = number(21..23) as u16;
+        self.bytes.clear();
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+/// See the module.
+pub(super) struct Flight {
+    slots: Vec<Asked>,
+    free: Vec<u32>,
+    busy: Vec<bool>,
+    bytes: usize,
+    room: usize,
+    /// Slots that the engine had no room for.
+    pub unsent: VecDeque<u64>,
+}
+
+impl Flight {
+    /// With room for so many.
+    pub fn new(room: usize) -> Flight {
+        Flight {
+            slots: Vec::new(),
+            free: Vec::new(),
+            busy: Vec::new(),
+            bytes: 0,
+            room,
+            unsent: VecDeque::new(),
+        }
+    }
+
+    /// How many are under way.
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    pub fn has_room(&self) -> bool {
+        self.len() < self.room && self.bytes < BYTES_MAX
+    }
+
+    /// Takes a row: `fill` puts it in its slot. Gives its ticket.
+    ///
+    /// # Errors
+    /// That of `fill`.
+    pub fn take(
+        &mut self,
+        fill: impl FnOnce(&mut Asked) -> Result<(), CleanError>,
+    ) -> Result<u64, CleanError> {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Asked::default());
+            self.busy.push(false);
+            self.slots.len() as u32 - 1
+        });
+        let asked = &mut self.slots[slot as usize];
+        fill(asked)?;
+        self.bytes += asked.bytes.len();
+        self.busy[slot as usize] = true;
+        Ok(u64::from(slot))
+    }
+
+    /// A row that is under way.
+    pub fn row(&mut self, ticket: u64) -> Option<&mut Asked> {
+        let slot = usize::try_from(ticket).ok()?;
+        if *self.busy.get(slot)? { self.slots.get_mut(slot) } else { None }
+    }
+
+    /// The row is under way no longer.
+    pub fn release(&mut self, ticket: u64) {
+        let Some(asked) = self.row(ticket) else { return };
+        let length = asked.bytes.len();
+        asked.bytes.clear();
+        asked.bytes.shrink_to(SLOT_BYTES_MAX);
+        self.bytes -= length;
+        self.busy[ticket as usize] = false;
+        self.free.push(ticket as u32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(row: u64, address: &str, prefix: &str) -> Asked {
+        let bytes = [address, prefix].concat().into_bytes();
+        Asked { row, domain: 7, retries: 2, since: Some(0), bytes, address_bytes: address.len() as u16 }
+    }
+
+    #[test]
+    fn a_row_is_what_its_record_says() {
+        let row = asked(1 << 40, "\"a@b\"@example.com", "x,");
+        assert_eq!((row.domain(), row.prefix()), (&b"example.com"[..], &b"x,"[..]));
+        let (header, bytes) = row.record();
+        let mut again = Asked::default();
+        again.read(&[&header, bytes].concat()).unwrap();
+        assert_eq!(again, row);
+        assert!(again.read(&header[1..]).is_err());
+    }
+
+    #[test]
+    fn slots_are_used_again() {
+        let mut flight = Flight::new(2);
+        let fill = |row| {
+            move |asked: &mut Asked| {
+                asked.row = row;
+                asked.bytes.resize(100, b'x');
+                Ok(())
+            }
+        };
+        let tickets: Vec<u64> = (0..2).map(|row| flight.take(fill(row)).unwrap()).collect();
+        assert!(!flight.has_room() && flight.len() == 2 && flight.bytes == 200);
+        flight.release(tickets[0]);
+        flight.release(tickets[0]);
+        assert!(flight.has_room() && flight.len() == 1 && flight.row(tickets[0]).is_none());
+        assert_eq!(flight.take(fill(9)).unwrap(), tickets[0]);
+        assert_eq!(flight.row(tickets[0]).unwrap().row, 9);
+        assert!(flight.row(77).is_none());
+    }
+
+    #[test]
+    fn long_rows_fill_it_earlier() {
+        let mut flight = Flight::new(1000);
+        while flight.has_room() {
+            flight
+                .take(|asked| {
+                    asked.bytes.resize(1 << 20, b'x');
+                    Ok(())
+                })
+                .unwrap();
+        }
+        assert_eq!(flight.len(), 64);
+    }
+}

@@ -1,0 +1,128 @@
+//! The line on the terminal that says how far it has got.
+
+use super::summary::{Summary, addresses};
+use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+/// See the module.
+pub(super) struct Progress {
+    bar: Option<ProgressBar>,
+    started: Instant,
+    shown: Instant,
+}
+
+/// How far it has got.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Standing {
+    /// Rows that were read.
+    pub read: u64,
+    /// Octets of the input that were read.
+    pub octets: u64,
+    /// Rows that are asked about later.
+    pub put_off: u64,
+    /// When the last of those is due that wait for their time.
+    pub until: Option<Duration>,
+}
+
+/// How often the line is made anew.
+const SHOW_INTERVAL: Duration = Duration::from_millis(200);
+/// The time left is a guess from the rate so far, and before this no guess at all.
+const GUESS_AFTER: Duration = Duration::from_secs(3);
+
+impl Progress {
+    /// Shown where it is `wanted` and standard error is a terminal. `size` is the input's length in octets: where it
+    /// is known, the time left is told.
+    pub fn new(wanted: bool, size: Option<u64>) -> Progress {
+        let bar = (wanted && std::io::stderr().is_terminal()).then(|| {
+            let bar = match size {
+                Some(size) => ProgressBar::new(size).with_style(style("{bar:20} {percent:>3} % {msg}")),
+                None => ProgressBar::no_length().with_style(style("{spinner} {msg}")),
+            };
+            bar.set_draw_target(ProgressDrawTarget::stderr());
+            bar
+        });
+        let now = Instant::now();
+        Progress { bar, started: now, shown: now }
+    }
+
+    /// Shows where it stands, now and then.
+    pub fn show(&mut self, summary: &Summary, standing: impl FnOnce() -> Standing) {
+        let Some(bar) = &self.bar else { return };
+        if self.shown.elapsed() < SHOW_INTERVAL {
+            return;
+        }
+        self.shown = Instant::now();
+        let standing = standing();
+        // The rows that were read and are not done yet are not passed.
+        let done = summary.total() as f64 / standing.read.max(1) as f64;
+        let position = (standing.octets as f64 * done) as u64;
+        bar.set_message(line(summary, &standing, self.started.elapsed(), bar.length(), position));
+        bar.set_position(position);
+    }
+
+    /// Takes the line away.
+    pub fn end(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn line(
+    summary: &Summary,
+    standing: &Standing,
+    elapsed: Duration,
+    size: Option<u64>,
+    position: u64,
+) -> String {
+    let total = summary.total();
+    let rate = (total - summary.resumed) as f64 / elapsed.as_secs_f64().max(0.001);
+    let mut line = format!("{}, {rate:.0}/s", addresses(total));
+    if let Some(size) = size.filter(|_| position > 0 && elapsed > GUESS_AFTER) {
+        let part = size.saturating_sub(position) as f64 / position as f64;
+        let left = Duration::from_secs_f64(elapsed.as_secs_f64() * part);
+        line += &format!(", {} left", HumanDuration(left));
+    }
+    let unverifiable = summary.count_of("unverifiable");
+    let good = HumanCount(summary.deliverable);
+    line += &format!("; {good} deliverable, {} unverifiable", HumanCount(unverifiable));
+    if standing.put_off > 0 {
+        line += &format!("; {} put off", HumanCount(standing.put_off));
+        if let Some(until) = standing.until {
+            line += &format!(" for up to {}", HumanDuration(until));
+        }
+    }
+    line
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::clean::Verdict;
+    use engine::proto::verdict::Reason;
+
+    #[test]
+    fn the_line_says_where_it_stands() {
+        let mut summary = Summary::default();
+        summary.resumed = 400;
+        for reason in [Reason::MailboxExists, Reason::Unverifiable, Reason::CatchAll, Reason::MailboxExists] {
+            let verdict = Verdict::from(reason);
+            (0..250).for_each(|_| summary.count(verdict, verdict.code(), None));
+        }
+        let standing = Standing { put_off: 12, until: Some(Duration::from_secs(240)), ..Standing::default() };
+        assert_eq!(
+            line(&summary, &standing, Duration::from_secs(6), Some(3000), 1000),
+            "1,000 addresses, 100/s, 12 seconds left; 500 deliverable, 250 unverifiable; \
+             12 put off for up to 4 minutes"
+        );
+        assert_eq!(
+            line(&summary, &Standing::default(), Duration::from_secs(2), None, 0),
+            "1,000 addresses, 300/s; 500 deliverable, 250 unverifiable"
+        );
+    }
+}

@@ -1,0 +1,178 @@
+//! The rows that are not written yet, and when they may be.
+//!
+//! In the input's order a row waits for all before it, and a copy of an earlier address has its verdict by then. Out of
+//! order each row is written once its verdict is there; here are those whose address came before and is under way:
+//! they are looked through whenever as many verdicts came as rows wait, so each verdict costs one look.
+
+use super::CleanError;
+use super::seen::Seen;
+use super::state::State;
+use super::state::spool::Spool;
+
+/// See the module.
+pub(super) struct Rows {
+    ordered: bool,
+    queue: Spool,
+    /// The first row, taken from the queue.
+    head: Vec<u8>,
+    has_head: bool,
+    /// Verdicts since they were looked through.
+    settled: u64,
+    /// How many are left to be looked at.
+    looking: u64,
+}
+
+/// A row that waits.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Waiting {
+    /// The first row with its address.
+    pub first: u64,
+    /// Its domain's number in the summary.
+    pub domain: u32,
+    /// The verdict's code where it is known already; else 0.
+    pub code: u8,
+}
+
+const HEADER: usize = 8 + 4 + 1;
+
+impl Rows {
+    pub fn new(ordered: bool) -> Rows {
+        Rows { ordered, queue: Spool::default(), head: Vec::new(), has_head: false, settled: 0, looking: 0 }
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> u64 {
+        self.queue.len() + u64::from(self.has_head)
+    }
+
+    pub fn is_ordered(&self) -> bool {
+        self.ordered
+    }
+
+    /// Takes a row behind all others, with what stands before its verdict.
+    ///
+    /// # Errors
+    /// When the state cannot be written.
+    pub fn push(&mut self, state: &mut State, row: Waiting, prefix: &[u8]) -> Result<(), CleanError> {
+        let mut header = [0; HEADER];
+        header[..8].copy_from_slice(&row.first.to_le_bytes());
+        header[8..12].copy_from_slice(&row.domain.to_le_bytes());
+        header[12] = row.code;
+        self.queue.push(state, [&header, prefix])
+    }
+
+    /// A verdict came.
+    pub fn settled(&mut self) {
+        self.settled += 1;
+    }
+
+    /// The next row that may be written, with its verdict. `idle`: nothing else is under way.
+    ///
+    /// # Errors
+    /// When the state fails.
+    pub fn next(
+        &mut self,
+        state: &mut State,
+        seen: &mut Seen,
+        idle: bool,
+    ) -> Result<Option<(Waiting, &[u8])>, CleanError> {
+        let ready = if self.ordered { self.front(state, seen)? } else { self.look(state, seen, idle)? };
+        Ok(ready.map(|row| (row, &self.head[HEADER..])))
+    }
+
+    fn front(&mut self, state: &mut State, seen: &mut Seen) -> Result<Option<Waiting>, CleanError> {
+        if !self.has_head {
+            self.has_head = self.queue.pop(state, &mut self.head)?;
+            if !self.has_head {
+                return Ok(None);
+            }
+        }
+        let row = self.read(state, seen)?;
+        self.has_head = row.code == 0;
+        Ok(Some(row).filter(|row| row.code != 0))
+    }
+
+    fn look(
+        &mut self,
+        state: &mut State,
+        seen: &mut Seen,
+        idle: bool,
+    ) -> Result<Option<Waiting>, CleanError> {
+        if self.looking == 0 && (self.settled >= self.queue.len() || idle) {
+            self.looking = self.queue.len();
+            self.settled = 0;
+        }
+        while self.looking > 0 && self.queue.pop(state, &mut self.head)? {
+            self.looking -= 1;
+            let row = self.read(state, seen)?;
+            if row.code != 0 {
+                return Ok(Some(row));
+            }
+            self.queue.push(state, [&self.head, &[]])?;
+        }
+        Ok(None)
+    }
+
+    /// The row in `head`, with its verdict if there is one by now.
+    fn read(&self, state: &mut State, seen: &mut Seen) -> Result<Waiting, CleanError> {
+        let Some(header) = self.head.first_chunk::<HEADER>() else {
+            return Err(CleanError::failed("a row that waits is torn"));
+        };
+        let number = |range: std::ops::Range<usize>| {
+            header[range].iter().rev().fold(0, |number: u64, &byte| number << 8 | u64::from(byte))
+        };
+        let (first, domain, code) = (number(0..8), number(8..12) as u32, header[12]);
+        let code = if code == 0 { seen.code(state, first)? } else { code };
+        Ok(Waiting { first, domain, code })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::state::tests::state;
+    use super::*;
+
+    /// Pushes rows that wait for these first rows, settles some after each push, and tells what comes out when.
+    #[track_caller]
+    fn check(ordered: bool, firsts: &[u64], settle: &[(u64, u8)], expected: &[&[usize]]) {
+        let (_folder, mut state) = state(0);
+        let mut seen = Seen::new(&state).unwrap();
+        let mut rows = Rows::new(ordered);
+        for (n, &first) in firsts.iter().enumerate() {
+            let row = Waiting { first, domain: n as u32, code: if first == 99 { 5 } else { 0 } };
+            rows.push(&mut state, row, format!("row {n}").as_bytes()).unwrap();
+        }
+        for (at, &(first, code)) in settle.iter().enumerate() {
+            seen.settle(&mut state, first, code).unwrap();
+            rows.settled();
+            let mut out = Vec::new();
+            while let Some((row, prefix)) = rows.next(&mut state, &mut seen, at + 1 == settle.len()).unwrap()
+            {
+                assert_eq!(prefix, format!("row {}", row.domain).as_bytes());
+                assert_eq!(row.code, if row.first == 99 { 5 } else { code_of(settle, row.first) });
+                out.push(row.domain as usize);
+            }
+            assert_eq!(out, expected[at], "after {at}");
+        }
+        assert_eq!(rows.len(), 0);
+    }
+
+    fn code_of(settle: &[(u64, u8)], first: u64) -> u8 {
+        settle.iter().find(|(row, _)| *row == first).map_or(0, |(_, code)| *code)
+    }
+
+    #[test]
+    fn rows_come_in_order_or_when_they_are_done() {
+        // In order: each waits for those before it; 99 is known from the beginning.
+        check(true, &[0, 1, 0, 99, 4], &[(1, 2), (4, 3), (0, 1)], &[&[], &[], &[0, 1, 2, 3, 4]]);
+        check(true, &[0, 99, 2], &[(0, 1), (2, 2)], &[&[0, 1], &[2]]);
+        // Out of order: they are looked through when as many verdicts came as rows wait, and at the end.
+        check(
+            false,
+            &[0, 1, 0, 1],
+            &[(7, 1), (8, 1), (1, 1), (9, 1), (0, 2)],
+            &[&[], &[], &[], &[1, 3], &[0, 2]],
+        );
+        check(false, &[3], &[(3, 1)], &[&[0]]);
+    }
+}

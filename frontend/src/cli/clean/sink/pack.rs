@@ -1,0 +1,69 @@
+//! Packed output: gzip or Zstandard.
+
+use super::Stream;
+use crate::cli::clean::Compression;
+use flate2::write::GzEncoder;
+use std::fs::File;
+use std::io::{Result, Write};
+use std::path::Path;
+
+const GZIP_LEVEL: u32 = 6;
+const ZSTD_LEVEL: i32 = 3;
+
+/// What packs on its way to `S`. The end is written by [`Stream::sync`].
+pub(super) enum Packer<S: Stream> {
+    Gzip(GzEncoder<S>),
+    Zstd(zstd::Encoder<'static, S>),
+}
+
+impl<S: Stream> Write for Packer<S> {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        match self {
+            Packer::Gzip(encoder) => encoder.write(bytes),
+            Packer::Zstd(encoder) => encoder.write(bytes),
+        }
+    }
+
+    /// Nothing: what is flushed often packs badly, and what is not whole is of no use.
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl<S: Stream> Stream for Packer<S> {
+    fn sync(&mut self) -> Result<()> {
+        match self {
+            Packer::Gzip(encoder) => {
+                encoder.try_finish()?;
+                encoder.get_mut().sync()
+            }
+            Packer::Zstd(encoder) => {
+                encoder.do_finish()?;
+                encoder.get_mut().sync()
+            }
+        }
+    }
+}
+
+/// The stream, packed where it is wanted.
+pub(super) fn packed<S: Stream + 'static>(stream: S, compression: Compression) -> Result<Box<dyn Stream>> {
+    Ok(match compression {
+        Compression::None => Box::new(stream),
+        Compression::Gzip => {
+            Box::new(Packer::Gzip(GzEncoder::new(stream, flate2::Compression::new(GZIP_LEVEL))))
+        }
+        Compression::Zstd => {
+            let mut encoder = zstd::Encoder::new(stream, ZSTD_LEVEL)?;
+            encoder.include_checksum(true)?;
+            Box::new(Packer::Zstd(encoder))
+        }
+    })
+}
+
+/// Packs a file into another one, which is safe on the disk afterwards.
+pub(super) fn pack(from: &Path, to: &Path, compression: Compression) -> Result<()> {
+    let mut plain = File::open(from)?;
+    let mut stream = packed(File::create(to)?, compression)?;
+    std::io::copy(&mut plain, &mut stream)?;
+    stream.sync()
+}

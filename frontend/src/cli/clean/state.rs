@@ -1,0 +1,328 @@
+//! `OUT.state`: what a run keeps beside its output and does not fit into memory, sealed.
+//!
+//! The file is blocks of 4 KiB. Each is sealed by AEAD (AES-256-GCM, RFC 5116 5.2) under a key that is made at the
+//! start and lives in memory alone, with the block's number as associated data: after a kill nobody can read it, and
+//! nobody needs to. Structures on top of it: [`spool`] (first in, first out), [`table`] (keys to numbers) and
+//! [`codes`] (an octet a row).
+//!
+//! ```text
+//! block 0    TITLE, by which the next run knows that the file may be replaced
+//! block n    8 octets: how many blocks had been sealed before | ciphertext of PAYLOAD octets | 16 octets of tag
+//! ```
+
+pub(super) mod codes;
+mod filter;
+mod run;
+pub(super) mod spool;
+pub(super) mod table;
+
+use super::{CleanError, is_stream};
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// What fits into a block.
+pub(super) const PAYLOAD: usize = BLOCK - COUNTER - TAG;
+const BLOCK: usize = 4096;
+const COUNTER: usize = 8;
+const TAG: usize = 16;
+const TITLE: &[u8] = b"mailprobe clean: state of a run, of no use after it\n";
+
+/// The contents of a block.
+pub(super) type Payload = [u8; PAYLOAD];
+
+/// The open file, and how much memory its users may take before they turn to it.
+pub(super) struct State {
+    file: File,
+    /// Removed at the end; a file without a name has none.
+    path: Option<PathBuf>,
+    name: String,
+    key: LessSafeKey,
+    sealed: u64,
+    /// The first block that was never used.
+    next: u32,
+    free: Vec<u32>,
+    buffer: Box<[u8; BLOCK]>,
+    /// Octets of spools that are kept in memory, and how many may be.
+    kept: usize,
+    keep_max: usize,
+    pub shares: Shares,
+}
+
+/// How the memory is shared out, in octets.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shares {
+    /// Rows that wait to be written or to be asked again.
+    pub rows: usize,
+    /// Addresses that were seen last.
+    pub recent: usize,
+    /// Filters of the addresses that were seen before them.
+    pub filters: usize,
+    /// Verdicts.
+    pub codes: usize,
+}
+
+impl Shares {
+    pub fn of(memory: usize) -> Shares {
+        let part = memory / 12;
+        Shares { rows: part * 4, recent: part * 2, filters: part * 5, codes: part }
+    }
+}
+
+impl State {
+    /// Makes the file: `OUT.state`, or one without a name where the output is no file.
+    ///
+    /// # Errors
+    /// When it cannot be made, or something else has its name.
+    pub fn open(output: Option<&Path>, memory: usize) -> Result<State, CleanError> {
+        let path = output.filter(|path| !is_stream(path) && (!path.exists() || path.is_file())).map(beside);
+        let name = path.as_deref().unwrap_or(&std::env::temp_dir()).display().to_string();
+        let failed = |error: std::io::Error| unwritable(&name, &error);
+        let file = match &path {
+            Some(path) => {
+                remove_old(path)?;
+                create(path).map_err(failed)?
+            }
+            None => nameless().map_err(failed)?,
+        };
+        let mut secret = [0; 32];
+        getrandom::fill(&mut secret).map_err(|e| unwritable(&name, &std::io::Error::other(e)))?;
+        let key = UnboundKey::new(&AES_256_GCM, &secret)
+            .map_err(|_| CleanError::failed("no key can be made for the state of the run"))?;
+        let shares = Shares::of(memory);
+        let state = State {
+            file,
+            path,
+            name,
+            key: LessSafeKey::new(key),
+            sealed: 0,
+            next: 1,
+            free: Vec::new(),
+            buffer: Box::new([0; BLOCK]),
+            kept: 0,
+            keep_max: shares.rows,
+            shares,
+        };
+        state.file.write_all_at(TITLE, 0).map_err(|e| state.failed(&e))?;
+        Ok(state)
+    }
+
+    /// Puts a block away; at most [`PAYLOAD`] octets. What is shorter is filled up.
+    ///
+    /// # Errors
+    /// When it cannot be written, as on a full disk.
+    pub fn store(&mut self, payload: &[u8]) -> Result<u32, CleanError> {
+        let block = match self.free.pop() {
+            Some(block) => block,
+            None => {
+                self.next =
+                    self.next.checked_add(1).ok_or_else(|| CleanError::failed("the list is too long"))?;
+                self.next - 1
+            }
+        };
+        self.overwrite(block, payload)?;
+        Ok(block)
+    }
+
+    /// Puts something else in the place of a block.
+    ///
+    /// # Errors
+    /// As [`State::store`].
+    pub fn overwrite(&mut self, block: u32, payload: &[u8]) -> Result<(), CleanError> {
+        self.sealed += 1;
+        let (counter, rest) = self.buffer.split_at_mut(COUNTER);
+        counter.copy_from_slice(&self.sealed.to_le_bytes());
+        let (text, tag) = rest.split_at_mut(PAYLOAD);
+        let length = payload.len().min(PAYLOAD);
+        text[..length].copy_from_slice(&payload[..length]);
+        text[length..].fill(0);
+        let sealed = self
+            .key
+            .seal_in_place_separate_tag(nonce(self.sealed), Aad::from(block.to_le_bytes()), text)
+            .map_err(|_| CleanError::failed("the state of the run cannot be sealed"))?;
+        tag.copy_from_slice(sealed.as_ref());
+        self.file.write_all_at(&self.buffer[..], place(block)).map_err(|e| self.failed(&e))
+    }
+
+    /// Reads a block.
+    ///
+    /// # Errors
+    /// When it cannot be read, or somebody has changed it.
+    pub fn restore(&mut self, block: u32, into: &mut Payload) -> Result<(), CleanError> {
+        self.file.read_exact_at(&mut self.buffer[..], place(block)).map_err(|e| self.failed(&e))?;
+        let (counter, rest) = self.buffer.split_at_mut(COUNTER);
+        let counter = counter.try_into().map_or(0, u64::from_le_bytes);
+        let opened = self.key.open_in_place(nonce(counter), Aad::from(block.to_le_bytes()), rest);
+        match opened {
+            Ok(text) if text.len() == PAYLOAD => {
+                into.copy_from_slice(text);
+                Ok(())
+            }
+            _ => Err(CleanError::failed(format!("{} was changed by somebody else", self.name))),
+        }
+    }
+
+    /// The block's contents are needed no longer.
+    pub fn release(&mut self, block: u32) {
+        self.free.push(block);
+    }
+
+    /// Whether another block of rows may stay in memory; it is counted then.
+    pub fn keep(&mut self) -> bool {
+        let room = self.kept + PAYLOAD <= self.keep_max;
+        if room {
+            self.kept += PAYLOAD;
+        }
+        room
+    }
+
+    /// A block that was kept is gone.
+    pub fn let_go(&mut self) {
+        self.kept -= PAYLOAD;
+    }
+
+    fn failed(&self, error: &std::io::Error) -> CleanError {
+        unwritable(&self.name, error)
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            // What cannot be removed tells nothing, and the next run replaces it.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Where the state of a run lies that writes to `path`.
+pub(super) fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".state");
+    PathBuf::from(name)
+}
+
+/// A nonce is used once: it counts the blocks that the key has sealed.
+fn nonce(counter: u64) -> Nonce {
+    let mut bytes = [0; 12];
+    bytes[4..].copy_from_slice(&counter.to_be_bytes());
+    Nonce::assume_unique_for_key(bytes)
+}
+
+fn place(block: u32) -> u64 {
+    u64::from(block) * BLOCK as u64
+}
+
+fn create(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
+}
+
+/// Removes what a killed run has left; what somebody else has left stays.
+fn remove_old(path: &Path) -> Result<(), CleanError> {
+    let name = path.display();
+    let foreign =
+        || CleanError::failed(format!("{name} is in the way and of no run: move it, or name another output"));
+    match path.symlink_metadata() {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Ok(data) if data.is_file() => {}
+        _ => return Err(foreign()),
+    }
+    let mut title = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(TITLE.len() as u64).read_to_end(&mut title));
+    read.map_err(|e| CleanError::failed(format!("{name} cannot be read: {e}")))?;
+    // A kill may have come before all of it was written.
+    if !TITLE.starts_with(&title) {
+        return Err(foreign());
+    }
+    std::fs::remove_file(path).map_err(|e| unwritable(&name.to_string(), &e))
+}
+
+/// A file in the temporary folder whose name is gone at once.
+fn nameless() -> std::io::Result<File> {
+    let mut tag = [0; 8];
+    getrandom::fill(&mut tag).map_err(std::io::Error::other)?;
+    let path = std::env::temp_dir().join(format!("mailprobe-{:016x}.state", u64::from_le_bytes(tag)));
+    let file = create(&path)?;
+    std::fs::remove_file(&path)?;
+    Ok(file)
+}
+
+fn unwritable(name: &str, error: &std::io::Error) -> CleanError {
+    CleanError::failed(format!("{name} cannot be written: {error}"))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// A state with so much memory, and the folder that it lies in.
+    pub(crate) fn state(memory: usize) -> (tempfile::TempDir, State) {
+        let folder = tempfile::TempDir::new().unwrap();
+        let state = State::open(Some(&folder.path().join("out")), memory).unwrap();
+        (folder, state)
+    }
+
+    #[test]
+    fn blocks_come_back_and_nobody_else_can_read_them() {
+        let (folder, mut state) = state(0);
+        let path = folder.path().join("out.state");
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        let blocks: Vec<u32> = (0..10).map(|_| state.store(b"joe@example.com").unwrap()).collect();
+        state.overwrite(blocks[3], b"ann").unwrap();
+        let mut payload = [0; PAYLOAD];
+        for &block in &blocks {
+            state.restore(block, &mut payload).unwrap();
+            let expected: &[u8] = if block == blocks[3] { b"ann\0" } else { b"joe@example.com\0" };
+            assert!(payload.starts_with(expected));
+        }
+        let bytes = std::fs::read(&path).unwrap();
+        assert!(!bytes.windows(3).any(|w| w == b"joe" || w == b"ann"));
+        let sealed = |n: u32| &bytes[n as usize * BLOCK..][..BLOCK];
+        assert_ne!(sealed(blocks[0])[8..], sealed(blocks[1])[8..], "the same text is sealed differently");
+
+        state.release(blocks[5]);
+        assert_eq!(state.store(b"x").unwrap(), blocks[5], "freed room is used again");
+        drop(state);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_was_changed_is_refused() {
+        let (folder, mut state) = state(0);
+        let block = state.store(b"x").unwrap();
+        let file = OpenOptions::new().write(true).open(folder.path().join("out.state")).unwrap();
+        file.write_all_at(b"y", place(block) + 100).unwrap();
+        let error = state.restore(block, &mut [0; PAYLOAD]).unwrap_err();
+        assert!(error.message.ends_with("was changed by somebody else"));
+    }
+
+    #[test]
+    fn a_killed_runs_state_is_replaced_and_nothing_else() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let (out, path) = (folder.path().join("out"), folder.path().join("out.state"));
+        for left in [&b""[..], &TITLE[..5], &[TITLE, b"abc"].concat()] {
+            std::fs::write(&path, left).unwrap();
+            drop(State::open(Some(&out), 0).unwrap());
+        }
+        std::fs::write(&path, "my list").unwrap();
+        assert!(State::open(Some(&out), 0).is_err());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "my list");
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("elsewhere"), &path).unwrap();
+        assert!(State::open(Some(&out), 0).is_err());
+        assert!(!folder.path().join("elsewhere").exists());
+    }
+
+    #[test]
+    fn without_a_file_for_output_it_has_no_name() {
+        for output in [None, Some(Path::new("-")), Some(Path::new("/dev/null"))] {
+            let mut state = State::open(output, 0).unwrap();
+            assert_eq!(state.path, None);
+            let block = state.store(b"x").unwrap();
+            state.restore(block, &mut [0; PAYLOAD]).unwrap();
+        }
+    }
+}

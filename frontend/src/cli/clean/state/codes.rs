@@ -1,0 +1,131 @@
+//! An octet for each row of a list: its verdict, once there is one.
+
+use super::{PAYLOAD, Payload, State};
+use crate::cli::clean::CleanError;
+use std::collections::VecDeque;
+
+/// A list of octets by number, 0 at first, in pages of a block. The pages that were used last are in memory.
+pub(in crate::cli::clean) struct Codes {
+    pages: Vec<Page>,
+    /// Those in memory, the next to leave first.
+    resident: VecDeque<u32>,
+    resident_max: usize,
+}
+
+#[derive(Default)]
+struct Page {
+    block: Option<u32>,
+    data: Option<Box<Payload>>,
+    changed: bool,
+    /// Since it was last passed over.
+    used: bool,
+}
+
+/// A few pages are always in memory: the writer's, the reader's and those of answers.
+const RESIDENT_MIN: usize = 16;
+
+impl Codes {
+    /// With so many octets of memory.
+    pub fn new(memory: usize) -> Codes {
+        let resident_max = (memory / PAYLOAD).max(RESIDENT_MIN);
+        Codes { pages: Vec::new(), resident: VecDeque::new(), resident_max }
+    }
+
+    /// The code of a row.
+    ///
+    /// # Errors
+    /// When the state fails.
+    pub fn get(&mut self, state: &mut State, row: u64) -> Result<u8, CleanError> {
+        let (page, at) = place(row)?;
+        match self.pages.get(page) {
+            Some(Page { data: None, block: None, .. }) | None => Ok(0),
+            Some(_) => Ok(self.page(state, page)?[at]),
+        }
+    }
+
+    /// Gives a row its code.
+    ///
+    /// # Errors
+    /// When the state fails.
+    pub fn set(&mut self, state: &mut State, row: u64, code: u8) -> Result<(), CleanError> {
+        let (page, at) = place(row)?;
+        if self.pages.len() <= page {
+            self.pages.resize_with(page + 1, Page::default);
+        }
+        self.page(state, page)?[at] = code;
+        self.pages[page].changed = true;
+        Ok(())
+    }
+
+    /// A page, in memory.
+    fn page(&mut self, state: &mut State, number: usize) -> Result<&mut Payload, CleanError> {
+        if self.pages[number].data.is_none() {
+            if self.resident.len() >= self.resident_max {
+                self.make_room(state)?;
+            }
+            let mut data = Box::new([0; PAYLOAD]);
+            if let Some(block) = self.pages[number].block {
+                state.restore(block, &mut data)?;
+            }
+            self.pages[number].data = Some(data);
+            self.resident.push_back(number as u32);
+        }
+        let page = &mut self.pages[number];
+        page.used = true;
+        page.data.as_deref_mut().ok_or_else(|| CleanError::failed("a page of verdicts is lost"))
+    }
+
+    /// Puts away a page that was not used lately.
+    fn make_room(&mut self, state: &mut State) -> Result<(), CleanError> {
+        while let Some(number) = self.resident.pop_front() {
+            let page = &mut self.pages[number as usize];
+            if std::mem::take(&mut page.used) {
+                self.resident.push_back(number);
+                continue;
+            }
+            if let Some(data) = page.data.take()
+                && std::mem::take(&mut page.changed)
+            {
+                match page.block {
+                    Some(block) => state.overwrite(block, &data[..])?,
+                    None => page.block = Some(state.store(&data[..])?),
+                }
+            }
+            return Ok(());
+        }
+        Ok(())
+    }
+}
+
+fn place(row: u64) -> Result<(usize, usize), CleanError> {
+    let page = u32::try_from(row / PAYLOAD as u64).map_err(|_| CleanError::failed("the list is too long"))?;
+    Ok((page as usize, (row % PAYLOAD as u64) as usize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::state;
+    use super::*;
+
+    #[test]
+    fn codes_stay_what_they_were_set_to() {
+        for memory in [0, 1 << 30] {
+            let (_folder, mut state) = state(0);
+            let mut codes = Codes::new(memory);
+            let rows = 200 * PAYLOAD as u64;
+            let code = |row: u64| (row * 7 % 13) as u8;
+            // In two strides, so that pages leave and come back.
+            for row in (0..rows).step_by(101).chain((7..rows).step_by(89)) {
+                codes.set(&mut state, row, code(row)).unwrap();
+            }
+            for row in 0..rows {
+                let is_set = row % 101 == 0 || row >= 7 && (row - 7) % 89 == 0;
+                let expected = if is_set { code(row) } else { 0 };
+                assert_eq!(codes.get(&mut state, row).unwrap(), expected, "row {row}");
+            }
+            assert_eq!(codes.get(&mut state, 1 << 40).unwrap(), 0);
+            assert!(codes.resident.len() <= codes.resident_max);
+            assert_eq!(state.next > 1, memory == 0);
+        }
+    }
+}

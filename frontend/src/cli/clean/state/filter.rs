@@ -1,0 +1,78 @@
+//! A Bloom filter in lines of a cache line each (Putze, Sanders, Singler: Cache-, Hash- and Space-Efficient Bloom
+//! Filters, 2007): it says of most keys that are not there that they are not, with one look at memory.
+
+/// Bits for a key, where there is room: about one key in fifty is looked for in vain.
+const BITS_A_KEY: usize = 10;
+const PROBES: u32 = 6;
+
+type Line = [u64; 8];
+
+/// See the module. Its keys are evenly distributed already.
+#[derive(Default)]
+pub(super) struct Filter {
+    lines: Vec<Line>,
+}
+
+impl Filter {
+    /// Room for so many keys, in at most so many octets: with less room it errs more often, never in what it denies.
+    pub fn new(keys: usize, bytes_max: usize) -> Filter {
+        let bytes = (keys * BITS_A_KEY / 8).min(bytes_max);
+        Filter { lines: vec![[0; 8]; bytes.div_ceil(size_of::<Line>()).max(1)] }
+    }
+
+    pub fn insert(&mut self, key: u128) {
+        let (line, bits) = self.place(key);
+        for probe in 0..PROBES {
+            let bit = bit(bits, probe);
+            self.lines[line][bit / 64] |= 1 << (bit % 64);
+        }
+    }
+
+    /// Whether the key may be there. `false` is certain.
+    pub fn may_hold(&self, key: u128) -> bool {
+        let (line, bits) = self.place(key);
+        let line = &self.lines[line];
+        (0..PROBES).all(|probe| {
+            let bit = bit(bits, probe);
+            line[bit / 64] & 1 << (bit % 64) != 0
+        })
+    }
+
+    /// The line by the lower half's upper bits, the bits in it by the rest.
+    fn place(&self, key: u128) -> (usize, u64) {
+        let low = key as u64;
+        let line = (u128::from(low) * self.lines.len() as u128) >> 64;
+        let bits = (low ^ ((key >> 64) as u64).rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (line as usize, bits >> 10)
+    }
+}
+
+fn bit(bits: u64, probe: u32) -> usize {
+    (bits >> (probe * 9)) as usize % 512
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A key that looks random.
+    fn key(n: u64) -> u128 {
+        let mix = |n: u64| {
+            let n = (n ^ n >> 31).wrapping_mul(0x7fb5_d329_728e_a185);
+            (n ^ n >> 27).wrapping_mul(0x81da_def4_bc2d_d44d)
+        };
+        u128::from(mix(n ^ 0x5555)) << 64 | u128::from(mix(mix(n)))
+    }
+
+    #[test]
+    fn nothing_that_is_there_is_denied_and_most_that_is_not_is() {
+        // Octets of room, and how many of 1,000 may be looked for in vain.
+        for (room, wrong_max) in [(usize::MAX, 40), (62_500, 200), (0, 1000)] {
+            let mut filter = Filter::new(100_000, room);
+            (0..100_000).for_each(|n| filter.insert(key(n)));
+            assert!((0..100_000).all(|n| filter.may_hold(key(n))));
+            let wrong = (200_000..300_000).filter(|&n| filter.may_hold(key(n))).count();
+            assert!(wrong <= wrong_max * 100, "{wrong} of 100,000 with {room}");
+        }
+    }
+}

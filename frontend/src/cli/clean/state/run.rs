@@ -1,0 +1,189 @@
+//! Entries in the order of their keys, in blocks of the state, with a filter before them.
+
+use super::filter::Filter;
+use super::{PAYLOAD, Payload, State};
+use crate::cli::clean::CleanError;
+
+/// A key and its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub key: u128,
+    pub value: u64,
+}
+
+const ENTRY: usize = 24;
+const ENTRIES: usize = PAYLOAD / ENTRY;
+
+/// See the module.
+pub(super) struct Run {
+    /// The first key of each block, and the block.
+    blocks: Vec<(u128, u32)>,
+    filter: Filter,
+    entries: usize,
+}
+
+impl Run {
+    pub fn len(&self) -> usize {
+        self.entries
+    }
+
+    /// The number of a key.
+    ///
+    /// # Errors
+    /// When the state cannot be read.
+    pub fn find(&self, state: &mut State, key: u128) -> Result<Option<u64>, CleanError> {
+        if !self.filter.may_hold(key) {
+            return Ok(None);
+        }
+        let behind = self.blocks.partition_point(|&(first, _)| first <= key);
+        let Some(index) = behind.checked_sub(1) else { return Ok(None) };
+        let mut payload = [0; PAYLOAD];
+        state.restore(self.blocks[index].1, &mut payload)?;
+        let (mut low, mut high) = (0, self.entries_of(index));
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            let entry = entry(&payload, middle);
+            match entry.key.cmp(&key) {
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Equal => return Ok(Some(entry.value)),
+                std::cmp::Ordering::Greater => high = middle,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Merges runs, the newest first, into one; of equal keys the newest run's number stays.
+    ///
+    /// # Errors
+    /// When the state fails.
+    pub fn merge(state: &mut State, mut runs: Vec<Run>, filter_bytes: usize) -> Result<Run, CleanError> {
+        let total = runs.iter().map(Run::len).sum();
+        // Their filters go before the new one comes: memory has room for one of the two.
+        runs.iter_mut().for_each(|run| run.filter = Filter::default());
+        let mut readers = Vec::with_capacity(runs.len());
+        for run in runs {
+            readers.push(Reader::new(state, run)?);
+        }
+        let mut writer = Writer::new(total, filter_bytes);
+        loop {
+            let heads = readers.iter().enumerate().filter_map(|(at, reader)| Some((reader.head?.key, at)));
+            // The least key; among equals the first, which is the newest.
+            let Some((key, newest)) = heads.min() else { return writer.finish(state) };
+            if let Some(entry) = readers[newest].head {
+                writer.push(state, entry)?;
+            }
+            for reader in &mut readers {
+                if reader.head.is_some_and(|head| head.key == key) {
+                    reader.advance(state)?;
+                }
+            }
+        }
+    }
+
+    fn entries_of(&self, index: usize) -> usize {
+        (self.entries - index * ENTRIES).min(ENTRIES)
+    }
+}
+
+/// Makes a run of entries that come in order.
+pub(super) struct Writer {
+    run: Run,
+    payload: Box<Payload>,
+    filled: usize,
+}
+
+impl Writer {
+    /// For so many entries, or fewer.
+    pub fn new(entries: usize, filter_bytes: usize) -> Writer {
+        let run = Run { blocks: Vec::new(), filter: Filter::new(entries, filter_bytes), entries: 0 };
+        Writer { run, payload: Box::new([0; PAYLOAD]), filled: 0 }
+    }
+
+    /// Takes the next entry.
+    ///
+    /// # Errors
+    /// When the state cannot be written.
+    pub fn push(&mut self, state: &mut State, entry: Entry) -> Result<(), CleanError> {
+        if self.filled == ENTRIES {
+            self.put_away(state)?;
+        }
+        if self.filled == 0 {
+            self.run.blocks.push((entry.key, 0));
+        }
+        let place = &mut self.payload[self.filled * ENTRY..][..ENTRY];
+        place[..16].copy_from_slice(&entry.key.to_le_bytes());
+        place[16..].copy_from_slice(&entry.value.to_le_bytes());
+        self.filled += 1;
+        self.run.entries += 1;
+        self.run.filter.insert(entry.key);
+        Ok(())
+    }
+
+    /// The run.
+    ///
+    /// # Errors
+    /// As [`Writer::push`].
+    pub fn finish(mut self, state: &mut State) -> Result<Run, CleanError> {
+        if self.filled > 0 {
+            self.put_away(state)?;
+        }
+        Ok(self.run)
+    }
+
+    fn put_away(&mut self, state: &mut State) -> Result<(), CleanError> {
+        let block = state.store(&self.payload[..self.filled * ENTRY])?;
+        if let Some(last) = self.run.blocks.last_mut() {
+            last.1 = block;
+        }
+        self.filled = 0;
+        Ok(())
+    }
+}
+
+/// Gives a run's entries in order, and its blocks back.
+struct Reader {
+    run: Run,
+    payload: Box<Payload>,
+    index: usize,
+    at: usize,
+    head: Option<Entry>,
+}
+
+impl Reader {
+    fn new(state: &mut State, run: Run) -> Result<Reader, CleanError> {
+        let mut reader = Reader { run, payload: Box::new([0; PAYLOAD]), index: 0, at: 0, head: None };
+        reader.load(state)?;
+        Ok(reader)
+    }
+
+    fn advance(&mut self, state: &mut State) -> Result<(), CleanError> {
+        self.at += 1;
+        if self.at < self.run.entries_of(self.index) {
+            self.head = Some(entry(&self.payload, self.at));
+            return Ok(());
+        }
+        self.index += 1;
+        self.load(state)
+    }
+
+    fn load(&mut self, state: &mut State) -> Result<(), CleanError> {
+        self.at = 0;
+        self.head = match self.run.blocks.get(self.index) {
+            Some(&(_, block)) => {
+                state.restore(block, &mut self.payload)?;
+                state.release(block);
+                Some(entry(&self.payload, 0))
+            }
+            None => None,
+        };
+        Ok(())
+    }
+}
+
+fn entry(payload: &Payload, at: usize) -> Entry {
+    let bytes = &payload[at * ENTRY..][..ENTRY];
+    let (mut key, mut value) = ([0; 16], [0; 8]);
+    key.copy_from_slice(&bytes[..16]);
+    value.copy_from_slice(&bytes[16..]);
+    Entry { key: u128::from_le_bytes(key), value: u64::from_le_bytes(value) }
+}

@@ -1,0 +1,163 @@
+//! Records that come out in the order in which they went in. What does not fit into memory lies in the state.
+
+use super::{PAYLOAD, State};
+use crate::cli::clean::CleanError;
+use std::collections::VecDeque;
+
+/// See the module. A record is its length (4 octets) and its octets, and may lie in many blocks.
+#[derive(Default)]
+pub(in crate::cli::clean) struct Spool {
+    /// What is taken from, from `read` on.
+    head: Vec<u8>,
+    read: usize,
+    /// Whole blocks between the two.
+    middle: VecDeque<Block>,
+    /// What is added to; shorter than a block.
+    tail: Vec<u8>,
+    records: u64,
+}
+
+enum Block {
+    Kept(Box<[u8]>),
+    Stored(u32),
+}
+
+const LENGTH: usize = 4;
+
+impl Spool {
+    /// How many records there are.
+    pub fn len(&self) -> u64 {
+        self.records
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.records == 0
+    }
+
+    /// Adds a record made of these parts, less than 4 GiB together.
+    ///
+    /// # Errors
+    /// When the state cannot be written.
+    pub fn push(&mut self, state: &mut State, parts: [&[u8]; 2]) -> Result<(), CleanError> {
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        let prefix = u32::try_from(length).map_err(|_| CleanError::failed("a row is too long"))?;
+        self.tail.extend_from_slice(&prefix.to_le_bytes());
+        for part in parts {
+            self.tail.extend_from_slice(part);
+        }
+        self.records += 1;
+        if self.tail.len() >= PAYLOAD { self.put_away(state) } else { Ok(()) }
+    }
+
+    /// Takes the first record into `into`, in place of what is there; `false` when there is none.
+    ///
+    /// # Errors
+    /// When the state cannot be read.
+    pub fn pop(&mut self, state: &mut State, into: &mut Vec<u8>) -> Result<bool, CleanError> {
+        into.clear();
+        if self.records == 0 {
+            return Ok(false);
+        }
+        let mut length = [0; LENGTH];
+        for byte in &mut length {
+            if self.read == self.head.len() {
+                self.advance(state)?;
+            }
+            *byte = self.head[self.read];
+            self.read += 1;
+        }
+        let mut missing = u32::from_le_bytes(length) as usize;
+        while missing > 0 {
+            if self.read == self.head.len() {
+                self.advance(state)?;
+            }
+            let count = missing.min(self.head.len() - self.read);
+            into.extend_from_slice(&self.head[self.read..self.read + count]);
+            self.read += count;
+            missing -= count;
+        }
+        self.records -= 1;
+        Ok(true)
+    }
+
+    /// Moves whole blocks out of the tail.
+    fn put_away(&mut self, state: &mut State) -> Result<(), CleanError> {
+        let whole = self.tail.len() - self.tail.len() % PAYLOAD;
+        for block in self.tail[..whole].chunks_exact(PAYLOAD) {
+            // Once blocks are stored, later ones are too: they are needed later.
+            let block = if !matches!(self.middle.back(), Some(Block::Stored(_))) && state.keep() {
+                Block::Kept(block.into())
+            } else {
+                Block::Stored(state.store(block)?)
+            };
+            self.middle.push_back(block);
+        }
+        self.tail.drain(..whole);
+        Ok(())
+    }
+
+    /// The next block becomes the head.
+    fn advance(&mut self, state: &mut State) -> Result<(), CleanError> {
+        self.read = 0;
+        match self.middle.pop_front() {
+            Some(Block::Kept(block)) => {
+                state.let_go();
+                self.head = block.into_vec();
+            }
+            Some(Block::Stored(block)) => {
+                let mut payload = [0; PAYLOAD];
+                state.restore(block, &mut payload)?;
+                state.release(block);
+                self.head.clear();
+                self.head.extend_from_slice(&payload);
+            }
+            None => {
+                self.head.clear();
+                std::mem::swap(&mut self.head, &mut self.tail);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::state;
+    use super::*;
+
+    fn record(n: usize) -> Vec<u8> {
+        let length = if n % 1000 == 999 { 20_000 } else { n % 97 };
+        (0..length).map(|at| (n * 31 + at) as u8).collect()
+    }
+
+    #[test]
+    fn records_come_out_as_they_went_in() {
+        // No memory at all, some, and more than is needed.
+        for memory in [0, 3_000_000, 300_000_000] {
+            let (_folder, mut state) = state(memory);
+            let mut spool = Spool::default();
+            let mut out = Vec::new();
+            let (mut pushed, mut popped) = (0, 0);
+            while popped < 40_000 {
+                // Three in, one out, until all are in.
+                for _ in 0..3 {
+                    if pushed < 40_000 {
+                        let record = record(pushed);
+                        let (a, b) = record.split_at(record.len() / 3);
+                        spool.push(&mut state, [a, b]).unwrap();
+                        pushed += 1;
+                    }
+                }
+                assert!(spool.pop(&mut state, &mut out).unwrap());
+                assert!(out == record(popped), "record {popped}");
+                popped += 1;
+                assert_eq!(spool.len(), (pushed - popped) as u64);
+            }
+            assert!(spool.is_empty() && !spool.pop(&mut state, &mut out).unwrap());
+            assert_eq!(state.kept, 0);
+            assert_eq!(state.free.len() as u32, state.next - 1, "all room is free again");
+            assert_eq!(state.next > 1, memory < 300_000_000);
+        }
+    }
+}

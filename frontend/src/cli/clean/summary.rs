@@ -1,0 +1,248 @@
+//! What came out, in numbers: for people on standard error, for scripts in a file.
+
+use super::domains::Domains;
+use super::{CleanError, Verdict};
+use indicatif::{HumanCount, HumanDuration};
+use std::fmt;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::time::Duration;
+
+/// What came out, in numbers.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// Rows by the code of their verdict.
+    codes: [u64; 16],
+    /// Rows whose address is deliverable.
+    pub deliverable: u64,
+    /// Rows that an earlier run had done.
+    pub resumed: u64,
+    /// Rows whose address came before: they have its verdict and nobody was asked.
+    pub duplicates: u64,
+    /// How often an address was asked about again because its server said "later".
+    pub retries: u64,
+    /// Addresses that ended as unverifiable because --max-wait was over, or is 0.
+    pub gave_up: u64,
+    /// The longest that a server wanted one of these to wait.
+    pub gave_up_wait: Duration,
+    /// How long this run took.
+    pub elapsed: Duration,
+    pub(super) domains: Domains,
+}
+
+/// Domains that are shown to people.
+const TOP_DOMAINS: usize = 5;
+
+impl Summary {
+    /// All rows.
+    pub fn total(&self) -> u64 {
+        self.codes.iter().sum()
+    }
+
+    /// Rows by reason, the most first.
+    pub fn reasons(&self) -> Vec<(&'static str, u64)> {
+        let mut reasons: Vec<(&str, u64)> = Verdict::all()
+            .map(|verdict| (verdict.reason, self.codes[usize::from(verdict.code())]))
+            .filter(|&(_, count)| count > 0)
+            .collect();
+        reasons.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
+        reasons
+    }
+
+    /// Rows with a reason.
+    pub fn count_of(&self, reason: &str) -> u64 {
+        self.reasons().into_iter().find(|(name, _)| *name == reason).map_or(0, |(_, count)| count)
+    }
+
+    /// Counts a row with the number of its domain.
+    pub(super) fn count(&mut self, verdict: Verdict, code: u8, domain: Option<u32>) {
+        self.codes[usize::from(code) % self.codes.len()] += 1;
+        self.deliverable += u64::from(verdict.deliverable == Some(true));
+        if let Some(domain) = domain {
+            self.domains.count(domain, verdict);
+        }
+    }
+
+    /// A row was given up that a server wanted to wait so long.
+    pub(super) fn give_up(&mut self, wait: Duration) {
+        self.gave_up += 1;
+        self.gave_up_wait = self.gave_up_wait.max(wait);
+    }
+
+    fn rate(&self) -> f64 {
+        (self.total() - self.resumed) as f64 / self.elapsed.as_secs_f64().max(0.001)
+    }
+
+    /// Writes it as JSON, under its name once it is whole.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub(super) fn write(&self, path: &Path) -> Result<(), CleanError> {
+        let failed = |error: std::io::Error| {
+            CleanError::failed(format!("the list is done, but {} cannot be written: {error}", path.display()))
+        };
+        let file = std::fs::File::create(path).map_err(failed)?;
+        let mut out = BufWriter::new(file);
+        serde_json::to_writer(&mut out, &self.json()).map_err(|e| failed(e.into()))?;
+        out.write_all(b"\n").and_then(|()| out.flush()).map_err(failed)
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let reasons: serde_json::Map<String, serde_json::Value> =
+            self.reasons().into_iter().map(|(reason, count)| (reason.to_owned(), count.into())).collect();
+        let domains: Vec<serde_json::Value> = self
+            .domains
+            .sorted()
+            .into_iter()
+            .map(|(domain, rows)| {
+                serde_json::json!({
+                    "domain": domain,
+                    "rows": rows.rows,
+                    "deliverable": rows.deliverable,
+                    "unverifiable": rows.unverifiable,
+                })
+            })
+            .collect();
+        let others = self.domains.others();
+        serde_json::json!({
+            "version": 1,
+            "rows": self.total(),
+            "deliverable": self.deliverable,
+            "reasons": reasons,
+            "resumed": self.resumed,
+            "duplicates": self.duplicates,
+            "retries": self.retries,
+            "gave_up": { "rows": self.gave_up, "longest_wait_s": self.gave_up_wait.as_secs() },
+            "seconds": self.elapsed.as_secs_f64(),
+            "rows_per_second": self.rate(),
+            "domains": domains,
+            "others": {
+                "rows": others.rows,
+                "deliverable": others.deliverable,
+                "unverifiable": others.unverifiable,
+            },
+        })
+    }
+
+    fn write_counts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.duplicates > 0 {
+            writeln!(f, "{} asked about once only, their address came before", rows(self.duplicates))?;
+        }
+        if self.retries > 0 {
+            let times = if self.retries == 1 { "time" } else { "times" };
+            writeln!(f, "{} {times} asked again because a server said \"later\"", HumanCount(self.retries))?;
+        }
+        if self.gave_up > 0 {
+            let (count, wait) = (addresses(self.gave_up), HumanDuration(self.gave_up_wait));
+            writeln!(f, "{count} still to be asked again, after {wait} at most: --max-wait waits for them")?;
+        }
+        Ok(())
+    }
+
+    fn write_domains(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let total = self.total().max(1) as f64;
+        let sorted = self.domains.sorted();
+        // Where there is but one there is nothing to compare.
+        if sorted.len() < 2 {
+            return Ok(());
+        }
+        writeln!(f, "most rows:")?;
+        for (domain, counts) in sorted.into_iter().take(TOP_DOMAINS) {
+            let (share, good) = (counts.rows as f64 / total, counts.deliverable as f64 / counts.rows as f64);
+            let count = HumanCount(counts.rows).to_string();
+            let (share, good) = (100.0 * share, 100.0 * good);
+            writeln!(f, "  {domain:<30}{count:>12}{share:>8.1} %, {good:.1} % of them deliverable")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let total = self.total();
+        let share = |part: u64| 100.0 * part as f64 / total.max(1) as f64;
+        let (seconds, rate) = (self.elapsed.as_secs_f64(), self.rate());
+        write!(f, "{} in {seconds:.1} s ({rate:.0}/s)", addresses(total))?;
+        if self.resumed > 0 {
+            write!(f, ", {} of them done before", HumanCount(self.resumed))?;
+        }
+        writeln!(f, "; {} deliverable ({:.1} %)", HumanCount(self.deliverable), share(self.deliverable))?;
+        for (reason, count) in self.reasons() {
+            writeln!(f, "  {reason:<18}{:>12}{:>8.1} %", HumanCount(count).to_string(), share(count))?;
+        }
+        self.write_counts(f)?;
+        self.write_domains(f)
+    }
+}
+
+pub(super) fn addresses(count: u64) -> String {
+    format!("{} {}", HumanCount(count), if count == 1 { "address" } else { "addresses" })
+}
+
+fn rows(count: u64) -> String {
+    format!("{} {}", HumanCount(count), if count == 1 { "row" } else { "rows" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::proto::verdict::Reason;
+
+    fn counted(summary: &mut Summary, reason: Reason, domain: Option<&str>) {
+        let verdict = Verdict::from(reason);
+        let number = domain.map(|domain| summary.domains.number(domain));
+        summary.count(verdict, verdict.code(), number);
+    }
+
+    #[test]
+    fn a_summary_is_readable() {
+        let mut summary = Summary { elapsed: Duration::from_millis(2500), ..Summary::default() };
+        for _ in 0..1500 {
+            counted(&mut summary, Reason::MailboxExists, Some("a.example"));
+        }
+        for _ in 0..500 {
+            counted(&mut summary, Reason::CatchAll, Some("a.example"));
+        }
+        assert_eq!(
+            summary.to_string(),
+            "2,000 addresses in 2.5 s (800/s); 1,500 deliverable (75.0 %)\n  \
+             mailbox_exists           1,500    75.0 %\n  \
+             catch_all                  500    25.0 %\n"
+        );
+        summary.resumed = 1000;
+        summary.duplicates = 1;
+        summary.retries = 2;
+        summary.give_up(Duration::from_secs(60));
+        summary.give_up(Duration::from_secs(300));
+        counted(&mut summary, Reason::MailboxExists, Some("b.example"));
+        let said = summary.to_string();
+        assert!(said.starts_with("2,001 addresses in 2.5 s (400/s), 1,000 of them done before; "), "{said}");
+        assert!(said.contains("\n1 row asked about once only, their address came before\n"), "{said}");
+        assert!(said.contains("\n2 times asked again because a server said \"later\"\n"), "{said}");
+        assert!(said.contains("2 addresses still to be asked again, after 5 minutes at most: "), "{said}");
+        assert!(
+            said.contains("a.example                            2,000   100.0 %, 75.0 % of them"),
+            "{said}"
+        );
+        assert_eq!(Summary::default().to_string(), "0 addresses in 0.0 s (0/s); 0 deliverable (0.0 %)\n");
+    }
+
+    #[test]
+    fn scripts_get_all_of_it() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("summary.json");
+        let mut summary = Summary { duplicates: 3, elapsed: Duration::from_secs(2), ..Summary::default() };
+        counted(&mut summary, Reason::MailboxExists, Some("a.example"));
+        counted(&mut summary, Reason::Unverifiable, Some("a.example"));
+        counted(&mut summary, Reason::InvalidSyntax, None);
+        summary.write(&path).unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        assert_eq!(json["rows"], 3);
+        assert_eq!(json["reasons"]["unverifiable"], 1);
+        assert_eq!(json["rows_per_second"], 1.5);
+        assert_eq!(json["domains"][0]["domain"], "a.example");
+        assert_eq!(json["domains"][0]["rows"], 2);
+        assert_eq!(json["others"]["rows"], 0);
+        assert!(summary.write(&folder.path().join("no/such")).is_err());
+    }
+}
