@@ -1,5 +1,6 @@
 //! Who is asked about: addresses from a file, in turn, or made by counting, so that none comes twice.
 
+use crate::random::Random;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -19,7 +20,8 @@ pub struct Addresses {
 enum Source {
     /// In turn, from the top again when they are used up.
     Listed(Vec<String>),
-    /// `user-N@dM.example`, as the built-in scenario has them: domain after domain, then the next user.
+    /// `user-N@dM.example`, as the built-in scenario has them: another user each time, at a domain by chance, so that
+    /// what comes to one domain comes as irregularly as what comes to a server.
     Counted { domains: u64 },
 }
 
@@ -65,7 +67,8 @@ impl Addresses {
             }
             Source::Counted { domains } => {
                 use std::fmt::Write;
-                let _ = write!(out, "user-{}@d{}.example", turn / domains, turn % domains + 1);
+                let domain = Random::new(turn).below(*domains) + 1;
+                let _ = write!(out, "user-{turn}@d{domain}.example");
             }
         }
     }
@@ -74,6 +77,7 @@ impl Addresses {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
 
     fn taken(addresses: &Addresses, count: usize) -> Vec<String> {
         let one = || {
@@ -85,9 +89,14 @@ mod tests {
     }
 
     #[test]
-    fn counted_addresses_go_round_the_domains() {
-        let all = taken(&Addresses::counted(2), 3);
-        assert_eq!(all, ["user-0@d1.example", "user-0@d2.example", "user-1@d1.example"]);
+    fn counted_addresses_come_once_and_to_all_domains() {
+        let all = taken(&Addresses::counted(10), 1000);
+        assert_eq!(all.iter().collect::<HashSet<_>>().len(), 1000);
+        for domain in 1..=10 {
+            let end = format!("@d{domain}.example");
+            let count = all.iter().filter(|address| address.ends_with(&end)).count();
+            assert!((60..140).contains(&count), "{count} at {end}");
+        }
     }
 
     #[test]

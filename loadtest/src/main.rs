@@ -2,6 +2,8 @@
 //!
 //! - `run`: asks at a rate or with so many clients, and says what came of it (run.rs, sender.rs, summary.rs);
 //! - `search`: finds the highest rate that keeps its objectives (search.rs);
+//! - `calibrate`: measures what the parts of the work cost on this machine (calibrate.rs, fit.rs, figures.rs);
+//! - `plan`: adds them up for so many addresses a day, and checks itself (plan.rs, model.rs, providers.rs, check.rs);
 //! - `ceiling`: what this client itself can do, against a server that does nothing (ceiling.rs).
 //!
 //! docs/loadtest.md says how they are used and what each figure means.
@@ -9,19 +11,28 @@
 mod addresses;
 mod arrivals;
 mod ask;
+mod calibrate;
 mod ceiling;
+mod check;
 mod connection;
+mod figures;
+mod fit;
 mod html;
 mod http;
+mod list;
 mod mix;
+mod model;
 mod objective;
 mod options;
+mod plan;
+mod providers;
 mod random;
 mod run;
 mod sampler;
 mod scenario;
 mod search;
 mod sender;
+mod service;
 mod stats;
 mod summary;
 mod svg;
@@ -53,6 +64,10 @@ enum Command {
     Run(RunArgs),
     /// Find the highest rate that keeps the objectives
     Search(search::SearchArgs),
+    /// Measure what the parts of the work cost on this machine, for `plan`
+    Calibrate(calibrate::CalibrateArgs),
+    /// Say what so many addresses a day need: cores, memory, sessions, source addresses, hours
+    Plan(plan::PlanArgs),
     /// Measure what this client can do, against a server that does nothing
     Ceiling(ceiling::CeilingArgs),
 }
@@ -93,6 +108,8 @@ fn main() -> ExitCode {
     let done = watch_signals(&stop).and_then(|()| match &options.command {
         Command::Run(args) => run_once(args, &stop),
         Command::Search(args) => search::search(args, &stop),
+        Command::Calibrate(args) => calibrate::calibrate(args, &stop),
+        Command::Plan(args) => plan::plan(args, &stop),
         Command::Ceiling(args) => ceiling::ceiling(args, &stop),
     });
     match done {

@@ -145,6 +145,11 @@ impl World {
         Ok(command)
     }
 
+    /// Further flags of the setting.
+    pub fn flags(&self) -> &[String] {
+        &self.setting.flags
+    }
+
     /// A file of the folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
@@ -247,6 +252,11 @@ impl Process {
             .map_err(|error| format!("{program}: {error}; --bin-dir says where the binaries are"))?;
         let out = child.stdout.take().map(BufReader::new);
         Ok(Process { child, name, log: log.to_owned(), out })
+    }
+
+    /// Its pid.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Whether it has ended, and how.
