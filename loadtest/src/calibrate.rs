@@ -22,6 +22,8 @@ use std::time::Duration;
 
 /// Before each reply of a mail server.
 const LATENCY_MS: u64 = 20;
+/// Fast checks a second.
+const FAST_RATE: f64 = 500.0;
 /// Domains of the runs over the API.
 const API_DOMAINS: u64 = 500;
 
@@ -63,7 +65,7 @@ pub fn calibrate(args: &CalibrateArgs, stop: &Arc<AtomicBool>) -> Result<End, St
 
 fn measure(place: &Place<'_>, runs: u32, stop: &Arc<AtomicBool>) -> Result<Figures, String> {
     let lists = Lists::measure(place, runs)?;
-    let (memory, domain_bytes) = (memory(place)?, fast(place, stop)?);
+    let (memory, fast) = (memory(place)?, fast(place, stop)?);
     let engine = lists.parts;
     let api = Api::measure(place, stop, &engine)?;
     let batch = batches(place, stop, &engine, api.idle)?;
@@ -72,17 +74,12 @@ fn measure(place: &Place<'_>, runs: u32, stop: &Arc<AtomicBool>) -> Result<Figur
         cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
         cpu_us: Parts {
             idle_second: api.idle * 1e6,
-            fast: domain_bytes.fast_us,
+            fast: (fast.us - api.idle * 1e6 / FAST_RATE).max(0.0),
             api_address: api.address_us,
             batch_row: batch.row_us,
             ..engine
         },
-        memory: Memory {
-            base: domain_bytes.base,
-            domain: domain_bytes.domain,
-            batch_row: batch.row_bytes,
-            ..memory
-        },
+        memory: Memory { base: fast.base, domain: fast.domain, batch_row: batch.row_bytes, ..memory },
         recipients_per_session: lists.recipients_per_session,
         session_idle_s: api.session_idle_s,
         fitted: lists.fitted,
@@ -122,12 +119,12 @@ impl Lists {
         };
         let start = run(1, None, 1, false)?.cost.cpu_s;
         let plain = [
-            run(200, None, 100, false)?,
-            run(4000, None, 1, false)?,
-            run(2000, None, 8, false)?,
-            run(4000, Some(40), 4, false)?,
+            run(1000, None, 100, false)?,
+            run(16_000, None, 1, false)?,
+            run(8000, None, 8, false)?,
+            run(16_000, Some(160), 4, false)?,
         ];
-        let sealed = [run(200, None, 100, true)?, run(4000, None, 1, true)?, run(1000, None, 10, true)?];
+        let sealed = [run(400, None, 100, true)?, run(8000, None, 1, true)?, run(4000, None, 10, true)?];
         let row = |one: &Measured| Row { counts: one.counts(), cost: one.cost.cpu_s - start };
         let engine = fit(&plain.each_ref().map(row));
         let added = sealed.each_ref().map(|one| Row {
@@ -198,7 +195,7 @@ fn memory(place: &Place<'_>) -> Result<Memory, String> {
 }
 
 struct Fast {
-    fast_us: f64,
+    us: f64,
     base: f64,
     domain: f64,
 }
@@ -209,9 +206,9 @@ fn fast(place: &Place<'_>, stop: &Arc<AtomicBool>) -> Result<Fast, String> {
     let known = Service::start(place, Scenario::of(API_DOMAINS))?;
     let pid = known.pid()?;
     let base = rss_kib(pid).ok_or("the server has ended")? as f64 * 1024.0;
-    known.ask(500.0, Mix::only(Endpoint::Fast), Duration::from_secs(3), stop)?;
-    let outcome = known.ask(500.0, Mix::only(Endpoint::Fast), Duration::from_secs(8), stop)?;
-    let fast_us = outcome.cpu_per_thousand().ok_or("the server's CPU time is not known")? * 1000.0;
+    known.ask(FAST_RATE, Mix::only(Endpoint::Fast), Duration::from_secs(3), stop)?;
+    let outcome = known.ask(FAST_RATE, Mix::only(Endpoint::Fast), Duration::from_secs(8), stop)?;
+    let us = outcome.cpu_per_thousand().ok_or("the server's CPU time is not known")? * 1000.0;
     known.stop()?;
     let domains = 20_000;
     let new = Service::start(place, Scenario::of(domains))?;
@@ -221,7 +218,7 @@ fn fast(place: &Place<'_>, stop: &Arc<AtomicBool>) -> Result<Fast, String> {
     let after = rss_kib(pid).ok_or("the server has ended")?;
     new.stop()?;
     let seen = distinct(domains as f64, 20_000.0);
-    Ok(Fast { fast_us, base, domain: (after.saturating_sub(before) * 1024) as f64 / seen })
+    Ok(Fast { us, base, domain: (after.saturating_sub(before) * 1024) as f64 / seen })
 }
 
 struct Api {

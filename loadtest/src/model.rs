@@ -69,6 +69,8 @@ pub struct Demand {
     pub domains: f64,
     pub sessions: f64,
     pub sessions_open: f64,
+    /// Domains that are in memory.
+    pub remembered: f64,
     /// CPU seconds in all, and what they are made of.
     pub cpu_s: f64,
     pub cpu_parts: Vec<(&'static str, f64)>,
@@ -97,9 +99,10 @@ impl Demand {
         let cpu_parts = cpu(workload, &figures.cpu_us, &counts);
         let memory = &figures.memory;
         let rows = if workload.way == Way::Batch { full.min(ROWS_IN_MEMORY) } else { 0.0 };
+        let remembered = domains.min(DOMAINS_IN_MEMORY * f64::from(figures.cores));
         let memory_bytes = memory.base
             + sessions_open * (memory.session + workload.tls * memory.tls_session)
-            + domains.min(DOMAINS_IN_MEMORY) * memory.domain
+            + remembered * memory.domain
             + rows * memory.batch_row;
         let cpu_s = cpu_parts.iter().map(|(_, seconds)| seconds).sum();
         Demand {
@@ -109,6 +112,7 @@ impl Demand {
             domains,
             sessions,
             sessions_open,
+            remembered,
             cpu_s,
             cpu_parts,
             memory_bytes,
@@ -119,8 +123,8 @@ impl Demand {
 
 /// Rows of batches that are in memory at most (docs/operations.md).
 const ROWS_IN_MEMORY: f64 = 100_000.0;
-/// Domains that are remembered at most; the oldest are forgotten.
-const DOMAINS_IN_MEMORY: f64 = 1_000_000.0;
+/// Domains that a shard remembers at most; there is a shard for each core.
+const DOMAINS_IN_MEMORY: f64 = 200_000.0;
 
 struct Counts {
     fast: f64,

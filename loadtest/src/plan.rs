@@ -280,7 +280,7 @@ impl Plan {
             memory.base / 1024.0 / 1024.0,
             self.sessions,
             memory.session + work.tls * memory.tls_session,
-            demand.domains,
+            demand.remembered,
             memory.domain
         ));
         lines

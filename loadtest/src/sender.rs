@@ -150,12 +150,13 @@ impl<'r> Thread<'r> {
         loop {
             let now = Instant::now();
             let over = if sending { self.stopped() } else { self.busy_places == 0 };
+            self.rested(now);
+            if sending && !over {
+                // At the end as well: what was due while this thread had no core is not lost.
+                self.send_due(now, end);
+            }
             if now >= end || over {
                 return Ok(());
-            }
-            self.rested(now);
-            if sending {
-                self.send_due(now, end);
             }
             if now >= look {
                 self.expire(now);
@@ -213,7 +214,7 @@ impl<'r> Thread<'r> {
     fn send_due(&mut self, now: Instant, end: Instant) {
         while !self.free.is_empty() {
             let due = match &mut self.arrivals {
-                None if now >= self.shared.begin => now,
+                None if now >= self.shared.begin && now < end => now,
                 None => return,
                 Some(arrivals) => {
                     let due = self.shared.begin + arrivals.due();

@@ -81,7 +81,13 @@ impl Service {
         }
         let all = outcome.stats.all();
         if all.errors() * 100 > all.requests() {
-            return Err(format!("{} of {} requests failed", all.errors(), all.requests()));
+            return Err(format!(
+                "{} of {} requests failed: {:?} {:?}",
+                all.errors(),
+                all.requests(),
+                all.status,
+                all.failures
+            ));
         }
         Ok(outcome)
     }

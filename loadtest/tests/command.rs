@@ -1,5 +1,7 @@
 //! The command as its users run it, against a server that this test plays: no more than the standard library knows.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
