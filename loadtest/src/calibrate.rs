@@ -5,7 +5,7 @@
 //! address, a domain and a session apart; the same with TLS says what TLS adds. Mail servers take a while to
 //! answer, as they do outside: a machine that waits does its work in smaller pieces than one that is kept busy.
 
-use crate::figures::{Figures, Fitted, Memory, Parts};
+use crate::figures::{Curve, Figures, Fitted, Memory, Parts};
 use crate::fit::{Row, cost, fit};
 use crate::list::{Cost, Place, Workload};
 use crate::mix::{Endpoint, Mix};
@@ -18,12 +18,13 @@ use clap::Args;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Before each reply of a mail server.
 const LATENCY_MS: u64 = 20;
-/// Fast checks a second.
-const FAST_RATE: f64 = 500.0;
+/// Checks a second, and for how many seconds.
+const FAST_RATES: [(f64, u64); 3] = [(100.0, 10), (500.0, 6), (2000.0, 5)];
+const FULL_RATES: [(f64, u64); 3] = [(50.0, 16), (200.0, 10), (500.0, 6)];
 /// Domains of the runs over the API.
 const API_DOMAINS: u64 = 500;
 
@@ -74,7 +75,9 @@ fn measure(place: &Place<'_>, runs: u32, stop: &Arc<AtomicBool>) -> Result<Figur
         cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
         cpu_us: Parts {
             idle_second: api.idle * 1e6,
-            fast: (fast.us - api.idle * 1e6 / FAST_RATE).max(0.0),
+            fast: Curve(
+                fast.us.iter().map(|(rate, us)| (*rate, (us - api.idle * 1e6 / rate).max(0.0))).collect(),
+            ),
             api_address: api.address_us,
             batch_row: batch.row_us,
             ..engine
@@ -160,9 +163,9 @@ fn parts(start: f64, [address, domain, session]: [f64; 3], [tls_address, tls_ses
     Parts {
         start: start * 1e6,
         idle_second: 0.0,
-        fast: 0.0,
+        fast: Curve::default(),
         list_address: address * 1e6,
-        api_address: 0.0,
+        api_address: Curve::default(),
         batch_row: 0.0,
         domain: domain * 1e6,
         session: session * 1e6,
@@ -195,7 +198,7 @@ fn memory(place: &Place<'_>) -> Result<Memory, String> {
 }
 
 struct Fast {
-    us: f64,
+    us: Vec<(f64, f64)>,
     base: f64,
     domain: f64,
 }
@@ -206,9 +209,13 @@ fn fast(place: &Place<'_>, stop: &Arc<AtomicBool>) -> Result<Fast, String> {
     let known = Service::start(place, Scenario::of(API_DOMAINS))?;
     let pid = known.pid()?;
     let base = rss_kib(pid).ok_or("the server has ended")? as f64 * 1024.0;
-    known.ask(FAST_RATE, Mix::only(Endpoint::Fast), Duration::from_secs(3), stop)?;
-    let outcome = known.ask(FAST_RATE, Mix::only(Endpoint::Fast), Duration::from_secs(8), stop)?;
-    let us = outcome.cpu_per_thousand().ok_or("the server's CPU time is not known")? * 1000.0;
+    known.ask(500.0, Mix::only(Endpoint::Fast), Duration::from_secs(3), stop)?;
+    let mut us = Vec::new();
+    for (rate, seconds) in FAST_RATES {
+        let outcome = known.ask(rate, Mix::only(Endpoint::Fast), Duration::from_secs(seconds), stop)?;
+        let cpu = outcome.cpu_per_thousand().ok_or("the server's CPU time is not known")?;
+        us.push((rate, cpu * 1000.0));
+    }
     known.stop()?;
     let domains = 20_000;
     let new = Service::start(place, Scenario::of(domains))?;
@@ -223,36 +230,61 @@ fn fast(place: &Place<'_>, stop: &Arc<AtomicBool>) -> Result<Fast, String> {
 
 struct Api {
     idle: f64,
-    address_us: f64,
+    address_us: Curve,
     session_idle_s: f64,
 }
 
 impl Api {
-    /// Full checks at a steady rate: what is left of their cost without domains and sessions, and how long sessions wait.
+    /// Full checks at several rates: what is left of their cost without domains and sessions, and how long sessions wait.
     fn measure(place: &Place<'_>, stop: &Arc<AtomicBool>, engine: &Parts) -> Result<Api, String> {
-        say("measuring full checks over the API")?;
-        let (rate, seconds) = (200.0, 15.0);
-        let scenario = Scenario { latency_ms: LATENCY_MS, ..Scenario::of(API_DOMAINS) };
-        let service = Service::start(place, scenario)?;
-        let pid = service.pid()?;
-        let look = || cpu_s(pid).ok_or_else(|| "the server has ended".to_owned());
-        let before = look()?;
-        std::thread::sleep(Duration::from_secs(4));
-        let idle = (look()? - before) / 4.0;
-        let before = look()?;
-        let time = Duration::from_secs_f64(seconds);
-        let outcome = service.ask(rate, Mix::only(Endpoint::Full), time, stop)?;
-        service.settle(stop)?;
-        let spent = look()? - before - idle * seconds;
-        let checks = outcome.stats.of(Endpoint::Full).answered() as f64;
-        let sessions = service.stop()?.sessions;
-        let domains = distinct(API_DOMAINS as f64, checks);
-        let rest = spent - domains * engine.domain / 1e6 - sessions * engine.session / 1e6;
-        // Checks of a domain come by chance: a session is found open if one came less than its wait ago.
-        let gap = API_DOMAINS as f64 / rate;
-        let session_idle_s = -(sessions / checks).clamp(1e-6, 1.0).ln() * gap;
-        Ok(Api { idle, address_us: (rest / checks * 1e6).max(0.0), session_idle_s })
+        let idle = idle(place)?;
+        let (mut curve, mut session_idle_s) = (Vec::new(), 0.0);
+        for (rate, seconds) in FULL_RATES {
+            say(&format!("measuring full checks over the API, {rate} a second"))?;
+            let (checks, spent, sessions) = full(place, stop, rate, seconds, idle)?;
+            let domains = distinct(API_DOMAINS as f64, checks);
+            let rest = spent - domains * engine.domain / 1e6 - sessions * engine.session / 1e6;
+            curve.push((rate, (rest / checks * 1e6).max(0.0)));
+            // Checks of a domain come by chance: a session is found open if one came less than its wait ago. That is
+            // seen best where about half of them find one.
+            if rate == FULL_RATES[1].0 {
+                let gap = API_DOMAINS as f64 / rate;
+                session_idle_s = -(sessions / checks).clamp(1e-6, 1.0).ln() * gap;
+            }
+        }
+        Ok(Api { idle, address_us: Curve(curve), session_idle_s })
     }
+}
+
+/// CPU seconds a second of a server that nobody asks.
+fn idle(place: &Place<'_>) -> Result<f64, String> {
+    const SECONDS: u64 = 5;
+    let service = Service::start(place, Scenario::of(1))?;
+    let pid = service.pid()?;
+    let before = cpu_s(pid).ok_or("the server has ended")?;
+    std::thread::sleep(Duration::from_secs(SECONDS));
+    let spent = cpu_s(pid).ok_or("the server has ended")? - before;
+    service.stop()?;
+    Ok(spent / SECONDS as f64)
+}
+
+/// Checks, CPU seconds beyond those of an idle server, and sessions of a server of its own.
+fn full(
+    place: &Place<'_>,
+    stop: &Arc<AtomicBool>,
+    rate: f64,
+    seconds: u64,
+    idle: f64,
+) -> Result<(f64, f64, f64), String> {
+    let scenario = Scenario { latency_ms: LATENCY_MS, ..Scenario::of(API_DOMAINS) };
+    let service = Service::start(place, scenario)?;
+    let pid = service.pid()?;
+    let (began, before) = (Instant::now(), cpu_s(pid).ok_or("the server has ended")?);
+    let outcome = service.ask(rate, Mix::only(Endpoint::Full), Duration::from_secs(seconds), stop)?;
+    service.settle(stop)?;
+    let spent = cpu_s(pid).ok_or("the server has ended")? - before - idle * began.elapsed().as_secs_f64();
+    let checks = outcome.stats.of(Endpoint::Full).answered() as f64;
+    Ok((checks, spent, service.stop()?.sessions))
 }
 
 struct Batches {
@@ -267,7 +299,7 @@ fn batches(place: &Place<'_>, stop: &Arc<AtomicBool>, engine: &Parts, idle: f64)
     let pid = service.pid()?;
     let look = || cpu_s(pid).ok_or_else(|| "the server has ended".to_owned());
     let (before, resident) = (look()?, rss_kib(pid).unwrap_or(0));
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     let outcome = service.ask(10.0, Mix::only(Endpoint::Batch), Duration::from_secs(8), stop)?;
     let samples: Vec<Sample> = service.settle(stop)?;
     let spent = look()? - before - idle * began.elapsed().as_secs_f64();

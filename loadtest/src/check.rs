@@ -69,7 +69,7 @@ pub fn check(args: &PlanArgs, figures: &Figures, stop: &Arc<AtomicBool>) -> Resu
 
 /// A list with half the addresses of a domain, over TLS.
 fn list_check(place: &Place<'_>, figures: &Figures) -> Result<Vec<Compared>, String> {
-    let (domains, each) = (400, 50);
+    let (domains, each) = (2000, 50);
     let scenario = Scenario { latency_ms: LATENCY_MS, tls: true, ..Scenario::of(domains) };
     let work = list::Workload { scenario, each };
     let cost = work.clean(place, RUNS)?;

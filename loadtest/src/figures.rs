@@ -22,18 +22,18 @@ pub struct Figures {
 }
 
 /// CPU microseconds of each part of the work.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Parts {
     /// Starting a process of `clean`.
     pub start: f64,
     /// A second of a server that nobody asks.
     pub idle_second: f64,
     /// A fast check over the API, of a domain that is known.
-    pub fast: f64,
+    pub fast: Curve,
     /// An address in a list, beside its domain and session.
     pub list_address: f64,
     /// A full check over the API, beside its domain and session.
-    pub api_address: f64,
+    pub api_address: Curve,
     /// A row of a batch, beside its domain and session.
     pub batch_row: f64,
     /// A domain: its look-ups, its control recipient.
@@ -43,6 +43,25 @@ pub struct Parts {
     /// What TLS adds to a session, and to an address in one.
     pub tls_session: f64,
     pub tls_address: f64,
+}
+
+/// What one costs by how many come a second: the more, the more of them share a wake-up and a commit.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Curve(pub Vec<(f64, f64)>);
+
+impl Curve {
+    /// Between what was measured along a line over the logarithm of the rate; beyond it, as at its end.
+    pub fn at(&self, rate: f64) -> f64 {
+        let above = self.0.iter().position(|(measured, _)| *measured >= rate);
+        match above {
+            None => self.0.last().map_or(0.0, |(_, cost)| *cost),
+            Some(0) => self.0[0].1,
+            Some(above) => {
+                let ((low, from), (high, to)) = (self.0[above - 1], self.0[above]);
+                from + (to - from) * (rate / low).ln() / (high / low).ln()
+            }
+        }
+    }
 }
 
 /// Bytes of resident memory.
@@ -78,5 +97,21 @@ impl Figures {
     pub fn read(path: &Path) -> Result<Figures, String> {
         let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
         serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_curve_goes_through_what_was_measured() {
+        let curve = Curve(vec![(10.0, 8.0), (100.0, 4.0), (1000.0, 3.0)]);
+        for (rate, cost) in
+            [(0.0, 8.0), (10.0, 8.0), (100.0, 4.0), (31.622_776_6, 6.0), (1000.0, 3.0), (1e9, 3.0)]
+        {
+            assert!((curve.at(rate) - cost).abs() < 1e-6, "{rate}: {}", curve.at(rate));
+        }
+        assert_eq!(Curve::default().at(5.0), 0.0);
     }
 }

@@ -134,16 +134,16 @@ struct Counts {
 }
 
 fn cpu(workload: &Workload, parts: &Parts, counts: &Counts) -> Vec<(&'static str, f64)> {
-    let (address, start) = match workload.way {
-        Way::Clean => (parts.list_address, parts.start),
-        Way::Api => (parts.api_address, parts.idle_second * workload.seconds),
-        Way::Batch => (parts.batch_row, parts.idle_second * workload.seconds),
-    };
     let Counts { fast, recipients, domains, sessions } = *counts;
+    let start = match workload.way {
+        Way::Clean => parts.start,
+        Way::Api | Way::Batch => parts.idle_second * workload.seconds,
+    };
+    let address = address_us(workload, parts, recipients);
     let tls = workload.tls * (sessions * parts.tls_session + recipients * parts.tls_address);
     [
         ("process", start),
-        ("fast checks", fast * parts.fast),
+        ("fast checks", fast * parts.fast.at(fast / workload.seconds)),
         ("addresses", recipients * address),
         ("domains", domains * parts.domain),
         ("sessions", sessions * parts.session),
@@ -151,6 +151,15 @@ fn cpu(workload: &Workload, parts: &Parts, counts: &Counts) -> Vec<(&'static str
     ]
     .map(|(name, micros)| (name, micros / 1e6))
     .into()
+}
+
+/// What a recipient costs beside its domain and session.
+pub fn address_us(workload: &Workload, parts: &Parts, recipients: f64) -> f64 {
+    match workload.way {
+        Way::Clean => parts.list_address,
+        Way::Api => parts.api_address.at(recipients / workload.seconds),
+        Way::Batch => parts.batch_row,
+    }
 }
 
 fn groups(
@@ -232,7 +241,7 @@ const GROUP: f64 = 100.0;
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::figures::Memory;
+    use crate::figures::{Curve, Memory};
     use crate::providers::{Pace, built_in};
 
     /// Round figures.
@@ -243,9 +252,9 @@ pub mod tests {
             cpu_us: Parts {
                 start: 50_000.0,
                 idle_second: 1000.0,
-                fast: 100.0,
+                fast: Curve(vec![(1.0, 100.0)]),
                 list_address: 10.0,
-                api_address: 200.0,
+                api_address: Curve(vec![(1.0, 200.0)]),
                 batch_row: 50.0,
                 domain: 100.0,
                 session: 200.0,

@@ -1,7 +1,7 @@
 //! `plan`: what a machine needs for so many addresses a day, from figures that were measured on it.
 
 use crate::figures::Figures;
-use crate::model::{Demand, Way, Workload};
+use crate::model::{Demand, Way, Workload, address_us};
 use crate::objective::milliseconds;
 use crate::providers::{self, Limits, OTHER, Pace};
 use crate::svg::escape;
@@ -248,13 +248,16 @@ impl Plan {
     /// The formula with its numbers.
     fn formula(&self) -> Vec<String> {
         let (demand, cost, work) = (&self.demand, &self.figures.cpu_us, &self.workload);
-        let (name, address) = match work.way {
-            Way::Clean => ("list_address", cost.list_address),
-            Way::Api => ("api_address", cost.api_address),
-            Way::Batch => ("batch_row", cost.batch_row),
+        let name = match work.way {
+            Way::Clean => "an address of a list",
+            Way::Api => "a full check over the API at this rate",
+            Way::Batch => "a row of a batch",
         };
+        let seconds = work.seconds / self.peak;
+        let address = address_us(&Workload { seconds, ..work.clone() }, cost, demand.recipients);
+        let fast = cost.fast.at(demand.fast / seconds);
         let mut lines = vec![
-            format!("fast checks   {:>14.0} x {:>8.1} us", demand.fast, cost.fast),
+            format!("fast checks   {:>14.0} x {:>8.1} us", demand.fast, fast),
             format!("recipients    {:>14.0} x {address:>8.1} us ({name})", demand.recipients),
             format!("domains       {:>14.0} x {:>8.1} us", demand.domains, cost.domain),
             format!("sessions      {:>14.0} x {:>8.1} us", demand.sessions, cost.session),
@@ -426,7 +429,7 @@ mod tests {
         assert!((three.cores / one.cores - 3.0).abs() < 1e-6);
         assert!((three.sessions / one.sessions - 3.0).abs() < 1e-6);
         let text = three.text();
-        for part in ["list_address", "0 % fast", "(peak)", "the limit is"] {
+        for part in ["an address of a list", "0 % fast", "(peak)", "the limit is"] {
             assert!(text.contains(part), "{text}");
         }
         assert!(three.html().contains("How it adds up"));
