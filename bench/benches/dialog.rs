@@ -41,5 +41,5 @@ fn transaction(criterion: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, transaction);
+criterion_group!(name = benches; config = bench::brief(); targets = transaction);
 criterion_main!(benches);

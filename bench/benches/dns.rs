@@ -72,5 +72,5 @@ fn cache(criterion: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, messages, cache);
+criterion_group!(name = benches; config = bench::brief(); targets = messages, cache);
 criterion_main!(benches);

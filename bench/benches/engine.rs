@@ -78,5 +78,5 @@ fn fast_check(criterion: &mut Criterion, client: &Client) {
     group.bench_function("known_domain", |bench| bench.iter(|| check(black_box("some.person@d7.example"))));
 }
 
-criterion_group!(benches, round_trip);
+criterion_group!(name = benches; config = bench::brief(); targets = round_trip);
 criterion_main!(benches);

@@ -65,5 +65,5 @@ fn json(criterion: &mut Criterion) {
     group.bench_function("parse", |bench| bench.iter(|| api::json::parse(black_box(body))));
 }
 
-criterion_group!(benches, key, rate_limit, json);
+criterion_group!(name = benches; config = bench::brief(); targets = key, rate_limit, json);
 criterion_main!(benches);

@@ -102,5 +102,5 @@ fn keys(criterion: &mut Criterion) {
     group.bench_function("look_up", |bench| bench.iter(|| store.key_by_hash(black_box(&hash))));
 }
 
-criterion_group!(benches, ledger, keys);
+criterion_group!(name = benches; config = bench::brief(); targets = ledger, keys);
 criterion_main!(benches);
