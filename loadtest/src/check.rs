@@ -10,7 +10,8 @@ use crate::model::{Demand, Way, Workload};
 use crate::options::bin_dir;
 use crate::plan::PlanArgs;
 use crate::providers::{Pace, built_in};
-use crate::sampler::cpu_s;
+use crate::run::Outcome;
+use crate::sampler::{SESSIONS, cpu_s};
 use crate::say;
 use crate::scenario::Scenario;
 use crate::service::Service;
@@ -128,7 +129,15 @@ fn server_check(
             true,
         ),
         row("  sessions", demand.sessions, sessions, false),
+        row("  sessions open", demand.sessions_open, open(&outcome, seconds), false),
     ])
+}
+
+/// Sessions that were open on average, once the first had ended.
+fn open(outcome: &Outcome, seconds: f64) -> f64 {
+    let steady = outcome.samples.iter().filter(|sample| sample.at > seconds / 4.0 && sample.at < seconds);
+    let open: Vec<f64> = steady.filter_map(|sample| sample.gauges[SESSIONS]).collect();
+    open.iter().sum::<f64>() / open.len().max(1) as f64
 }
 
 fn second_workload() -> Workload {

@@ -132,12 +132,12 @@ fn run_once(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<End, String> {
     let addresses = args.load.supply()?;
     let (target, world) = args.target.reach(&args.load)?;
     let (outcome, _) = run::run(&target, &args.load.load(pressure), addresses, stop)?;
-    if let Some(world) = world {
-        world.stop()?;
-    }
     let summary = Summary::of(&outcome, &args.output.objectives);
     say(&summary.text())?;
     args.output.write(&summary, &html::report(&summary))?;
+    if let Some(world) = world {
+        world.stop()?;
+    }
     Ok(if summary.met() { End::Met } else { End::Missed })
 }
 

@@ -20,7 +20,7 @@ pub struct TargetArgs {
     #[arg(long, default_value = "127.0.0.1:8080", conflicts_with = "spawn")]
     server: String,
     /// A file of API keys: every word that begins with mp_ counts, and requests take them by chance
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "spawn")]
     key_file: Option<PathBuf>,
     /// Make an account and a key in this data folder, whose server may run, with limits that are not in the way
     #[arg(long, value_name = "DIR", conflicts_with_all = ["key_file", "spawn"])]

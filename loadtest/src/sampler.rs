@@ -16,6 +16,10 @@ pub const GAUGES: [(&str, &str); 4] = [
     ("mailprobe_connections_open", "connections"),
 ];
 
+/// Where [`GAUGES`] has the addresses under way and the SMTP sessions.
+pub const UNDER_WAY: usize = 0;
+pub const SESSIONS: usize = 1;
+
 /// How it is looked at.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Watched {

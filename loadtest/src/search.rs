@@ -129,13 +129,12 @@ pub fn search(args: &SearchArgs, stop: &Arc<AtomicBool>) -> Result<End, String> 
         None => None,
     };
     let objectives = series.objectives.iter().map(ToString::to_string).collect();
-    drop(series);
+    let memory_flat = held.as_ref().and_then(|held| held.server.rss_growth).map(|growth| growth < FLAT);
+    let end = report(args, &Found { highest, objectives, steps, held, memory_flat })?;
     if let Some(world) = world {
         world.stop()?;
     }
-    let memory_flat = held.as_ref().and_then(|held| held.server.rss_growth).map(|growth| growth < FLAT);
-    let found = Found { highest, objectives, steps, held, memory_flat };
-    report(args, &found)
+    Ok(end)
 }
 
 /// What has to be kept. Without a word about latency, the slowest endpoint's p99 stays below a second.

@@ -5,7 +5,7 @@ use crate::arrivals::Spread;
 use crate::list::Place;
 use crate::mix::Mix;
 use crate::run::{Load, Loop, Outcome, Target, run};
-use crate::sampler::Sample;
+use crate::sampler::{Sample, UNDER_WAY};
 use crate::scenario::Scenario;
 use crate::world::{Counted, Setting, World};
 use std::cell::RefCell;
@@ -104,7 +104,8 @@ impl Service {
             }
             thread::sleep(SETTLE_LOOK);
             let sample = self.target.watched.look(began);
-            let under_way = sample.gauges[0].ok_or("the server's metrics do not say what is under way")?;
+            let under_way =
+                sample.gauges[UNDER_WAY].ok_or("the server's metrics do not say what is under way")?;
             quiet = if under_way == 0.0 { quiet + 1 } else { 0 };
             samples.push(sample);
         }

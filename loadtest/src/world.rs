@@ -9,6 +9,7 @@ use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -246,6 +247,8 @@ impl Process {
         let program = command.get_program().to_string_lossy().into_owned();
         let mut child = command
             .stdin(Stdio::null())
+            // Control-C at the terminal is for the load test, which ends its processes in order.
+            .process_group(0)
             .stdout(Stdio::piped())
             .stderr(errors)
             .spawn()
