@@ -36,7 +36,7 @@ pub(crate) async fn tell<R: Runtime>(
 async fn required<R: Runtime>(shard: &Shard<R>, domain: &Domain) -> Option<(DnsFacts, Option<IpAddr>)> {
     let (found, _) = walk(shard, domain).await;
     let first_host = match &found {
-        Found::Hosts(plan) => plan.routes.first().map(|(_, address)| *address),
+        Found::Hosts(plan) => plan.routes.first().map(|route| route.address),
         Found::OutOfReach | Found::Dead(Dead::TakesNoMail(_)) => None,
         Found::Dead(Dead::CannotTell(_)) => return None,
     };

@@ -2,10 +2,11 @@
 
 use crate::seed::HashMap;
 use crate::work::Work;
-use crate::{Finding, Outage};
+use crate::{Finding, Outage, Priority};
 use engine_proto::address::Domain;
 use engine_proto::limits::{CONTROL_ATTEMPTS_MAX, CONTROL_TTL, CONTROL_UNKNOWN_TTL, KNOWN_DOMAINS_MAX};
 use engine_proto::lists;
+use engine_proto::verdict::Reason;
 use engine_proto::verdict::catch_all::{ControlFinding, settle};
 use engine_proto::verdict::classify::Classification;
 use std::rc::Rc;
@@ -57,6 +58,26 @@ impl Knowledge {
         }
         self.asking.insert(control.clone(), Asking { attempts: 0, waiting: vec![(work, said)] });
         Some(control)
+    }
+
+    /// Answers a row of a list or batch for which `host` would be asked, if that host is known to accept every
+    /// recipient of the domain; gives back all others. Whoever waits for the answer is asked about all the same, and so
+    /// is who was asked about before: a server that accepts strangers may still refuse the one that it closed.
+    pub(crate) fn spare(&self, mut work: Work, host: &Rc<str>, now: Instant) -> Option<Work> {
+        if work.priority == Priority::Single || work.tried != 0 || work.returns > 0 {
+            return Some(work);
+        }
+        let control = Control { domain: work.address.domain().clone(), host: Rc::clone(host) };
+        match self.findings.get(&control) {
+            Some((ControlFinding::AcceptsAll, until)) if *until > now => {
+                work.note(|| {
+                    format!("control recipient: known to be accepted at {host}, so nothing is asked")
+                });
+                work.settle(Reason::CatchAll, "control_remembered");
+                None
+            }
+            _ => Some(work),
+        }
     }
 
     /// The control recipient was answered for.
@@ -153,9 +174,8 @@ fn conclude((work, said): Accepted, finding: ControlFinding, rule: &'static str)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Priority;
     use crate::work::testing::{answer, mailbox, work};
-    use engine_proto::verdict::{Class, Reason, Scope};
+    use engine_proto::verdict::{Class, Scope};
     use std::time::Duration;
 
     const ACCEPTED: Classification =
@@ -180,6 +200,42 @@ mod tests {
         assert_eq!(answer(&client), Some((Reason::CatchAll, "control_accepted", false)));
         assert_eq!(accept(&primary, &mut knowledge), None);
         assert_eq!(answer(&client), Some((Reason::MailboxExists, "control_remembered", false)));
+    }
+
+    #[test]
+    fn rows_of_a_known_catch_all_are_spared_the_question() {
+        let (client, now) = (mailbox(), Instant::now());
+        let (primary, backup): (Rc<str>, Rc<str>) = ("mx1.a.example".into(), "mx2.a.example".into());
+        let rule = |knowledge: &Knowledge, work: Work, host: &Rc<str>, now: Instant| {
+            if let Some(work) = knowledge.spare(work, host, now) {
+                work.settle(Reason::InboxFull, "asked");
+            }
+            answer(&client).expect("no answer").1
+        };
+        let row = |priority| work(&client, "v@a.example", priority);
+        let mut knowledge = Knowledge::default();
+        assert_eq!(rule(&knowledge, row(Priority::List), &primary, now), "asked");
+        let first = work(&client, "u@a.example", Priority::List);
+        let control = knowledge.accepted(first, ACCEPTED, &primary, now).expect("nobody is to ask");
+        assert_eq!(rule(&knowledge, row(Priority::List), &primary, now), "asked", "not known yet");
+        knowledge.learned(&control, ControlFinding::AcceptsAll, now);
+        assert_eq!(answer(&client), Some((Reason::CatchAll, "control_accepted", false)));
+        assert_eq!(rule(&knowledge, row(Priority::List), &primary, now), "control_remembered");
+        assert_eq!(rule(&knowledge, row(Priority::Batch), &primary, now), "control_remembered");
+        assert_eq!(rule(&knowledge, row(Priority::Single), &primary, now), "asked", "somebody waits");
+        assert_eq!(rule(&knowledge, row(Priority::List), &backup, now), "asked", "another host");
+        let other = work(&client, "v@b.example", Priority::List);
+        assert_eq!(rule(&knowledge, other, &primary, now), "asked", "another domain");
+        let mut heard = row(Priority::List);
+        heard.tried = 1;
+        assert_eq!(rule(&knowledge, heard, &primary, now), "asked", "it was asked about before");
+        let late = now + CONTROL_TTL;
+        assert_eq!(rule(&knowledge, row(Priority::List), &primary, late), "asked", "known no longer");
+        let refused =
+            knowledge.accepted(row(Priority::List), ACCEPTED, &backup, now).expect("nobody is to ask");
+        knowledge.learned(&refused, ControlFinding::RefusesUnknown, now);
+        assert_eq!(answer(&client), Some((Reason::MailboxExists, "control_refused", false)));
+        assert_eq!(rule(&knowledge, row(Priority::List), &backup, now), "asked", "it tells mailboxes apart");
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub mod config;
 mod crowd;
 mod egress;
 mod facts;
+mod flight;
 mod host;
 mod inbox;
 mod inquiry;
@@ -143,12 +144,18 @@ pub struct SourceFigures {
 }
 
 /// What a shard is at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ShardFigures {
     /// Messages in its inbox.
     pub waiting: usize,
     /// Sessions that are open, as of its last heartbeat.
     pub sessions: usize,
+    /// Addresses that wait for their turn at a site, as of its last heartbeat.
+    pub queued: usize,
+    /// Answers to recipients that it has heard since the start.
+    pub answers: u64,
+    /// Processor time that it has used since the start; zero where the kernel does not tell.
+    pub busy: Duration,
     /// Since its last heartbeat.
     pub silent: Duration,
 }
@@ -205,10 +212,7 @@ impl Engine {
         let capacity = capacity.clamp(1, self.shared.config.tickets_max);
         Client {
             shared: Arc::clone(&self.shared),
-            mailbox: Arc::new(Mailbox {
-                inbox: Inbox::new(capacity),
-                under_way: Arc::clone(&self.under_way),
-            }),
+            mailbox: Arc::new(Mailbox::new(capacity, Arc::clone(&self.under_way))),
             capacity,
             own: Cell::new(0),
         }
@@ -228,6 +232,9 @@ impl Engine {
             let look = |face: &ShardFace| ShardFigures {
                 waiting: face.inbox.len(),
                 sessions: face.sessions.load(Ordering::Relaxed),
+                queued: face.queued.load(Ordering::Relaxed),
+                answers: face.answers.load(Ordering::Relaxed),
+                busy: Duration::from_micros(face.busy_us.load(Ordering::Relaxed)),
                 silent: Duration::from_millis(now.saturating_sub(face.heartbeat.load(Ordering::Relaxed))),
             };
             Figures {
@@ -300,10 +307,18 @@ fn assemble(
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         count => count,
     };
+    // The total of sessions is shared out exactly: no shard is without one.
+    let shards = shards.min(config.sessions);
     // A ticket or an inquiry has one message under way at most; Stop needs a place of its own.
     let room = config.tickets_max + INQUIRIES_MAX + 8;
-    let face =
-        || ShardFace { inbox: Inbox::new(room), heartbeat: AtomicU64::new(0), sessions: AtomicUsize::new(0) };
+    let face = || ShardFace {
+        inbox: Inbox::new(room),
+        heartbeat: AtomicU64::new(0),
+        sessions: AtomicUsize::new(0),
+        queued: AtomicUsize::new(0),
+        answers: AtomicU64::new(0),
+        busy_us: AtomicU64::new(0),
+    };
     Shared {
         ipv6,
         pool,
@@ -359,7 +374,18 @@ impl Client {
             // Cannot be, as long as tickets reserve their room; dropped, the work answers for itself.
             drop(message);
         }
+        self.see_to_the_end(home);
         Ok(())
+    }
+
+    /// The shard may have ended while something was handed to it, and nobody looks into its inbox any more: what is
+    /// left there answers for itself when it is dropped.
+    fn see_to_the_end(&self, face: &ShardFace) {
+        // A shard empties its inbox before it shows that it has ended. Either it finds what was pushed before, or this
+        // sees its end.
+        if self.shared.stopping.load(Ordering::SeqCst) && face.heartbeat.load(Ordering::SeqCst) == u64::MAX {
+            while face.inbox.try_pop().is_some() {}
+        }
     }
 
     /// Asks whether a domain has mail hosts, of DNS alone. The answer comes within [`FAST_PATIENCE`]; what DNS has
@@ -394,6 +420,7 @@ impl Client {
         let home = self.shared.shard_of(domain.as_str());
         // The place reserves the room; without it the inquiry is dropped and answers for itself.
         drop(home.inbox.push(Message::Inquire(inquiry(asker))));
+        self.see_to_the_end(home);
         Ok(pending)
     }
 
@@ -437,9 +464,6 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // Answers that nobody takes any more still give their tickets back.
-        while self.mailbox.inbox.try_pop().is_some() {
-            self.release();
-        }
+        self.mailbox.abandon();
     }
 }

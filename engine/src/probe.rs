@@ -2,9 +2,11 @@
 //! and every end means for those who wait.
 
 mod controls;
+mod transaction;
 
 use crate::egress::connect::Unconnected;
 use crate::egress::rest;
+use crate::flight::Flight;
 use crate::runtime::Runtime;
 use crate::session::Session;
 use crate::shard::Shard;
@@ -12,10 +14,9 @@ use crate::site::{DOWN, Group, Next};
 use crate::work::Work;
 use crate::{Finding, Outage, Priority};
 use engine_proto::limits::{RETURNS_MAX, SESSION_IDLE, STRIKES_MAX};
-use engine_proto::pace::Start;
+use engine_proto::pace::{End, Tally};
 use engine_proto::smtp::dialog::{Closure, Event, Step};
 use engine_proto::smtp::reply::Reply;
-use engine_proto::verdict::catch_all::accepts_everything;
 use engine_proto::verdict::classify::{Classification, ReplyView, classify, reason_at_rcpt};
 use engine_proto::verdict::{Class, Reason, Scope, Stage};
 use std::future::poll_fn;
@@ -23,6 +24,7 @@ use std::io::ErrorKind;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
+use transaction::{After, Course, Heard, Recipients, Scene};
 
 /// What a session task does behind a session.
 enum Then {
@@ -137,20 +139,30 @@ fn died<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize, rule:
     if route.strike(patience) {
         route.take_down(R::now() + DOWN, rule);
     } else {
-        push_back(shard, group, index);
+        push_back(shard, group, index, rule);
     }
 }
 
-/// A site has too much: its pace is lowered and the route rests.
-fn push_back<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize) {
+/// A site has too much: its pace is lowered and the route rests. Where that takes long, nobody waits for it who waits
+/// for an answer: there is nothing to be gained.
+fn push_back<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize, rule: &'static str) {
     let now = R::now();
-    let mut pace = group.site.pace.borrow_mut();
-    pace.pushed_back(now, group.site.open.get(), shard.random());
-    let rest = match pace.may_start(now, 0) {
-        Start::At(until) => until,
-        Start::Now | Start::WhenOneEnds => now + Duration::from_millis(500),
-    };
-    group.routes[index].rest(rest);
+    let site = &group.site;
+    let mut pace = site.pace.borrow_mut();
+    pace.pushed_back(now, site.open.get(), shard.random());
+    let until = pace.pause(now).unwrap_or(now + Duration::from_millis(500));
+    drop(pace);
+    site.pushed.set(rule);
+    group.routes[index].rest(until);
+    if group.is_hopeless(now) {
+        group.take_singles().into_iter().for_each(|work| pushed_away(work, rule, until, now));
+    }
+}
+
+/// The site lets nobody in for longer than somebody waits.
+pub(crate) fn pushed_away(mut work: Work, rule: &'static str, until: Instant, now: Instant) {
+    work.leave(rule, Some(until.saturating_duration_since(now)));
+    work.give_up();
 }
 
 /// A session ended before it gave a single answer.
@@ -171,7 +183,7 @@ fn refused<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize, cl
         Closure::Refused { step, reply } => {
             let said = classify(&ReplyView { stage: stage(*step), mx: &route.host, reply });
             if matches!(said.class, Class::Throttled | Class::Temporary) || said.scope == Scope::Session {
-                push_back(shard, group, index);
+                push_back(shard, group, index, said.rule);
             } else {
                 route.take_down(R::now() + DOWN, said.rule);
                 if rest::is_block(shard, &said) {
@@ -197,15 +209,6 @@ fn stage(step: Step) -> Stage {
     }
 }
 
-/// Counts of one session.
-#[derive(Default)]
-struct Tally {
-    transactions: u32,
-    asked: u32,
-    errors: u32,
-    answers: u32,
-}
-
 /// Holds transactions on an open session while there is work for it.
 async fn converse<R: Runtime>(
     shard: &Rc<Shard<R>>,
@@ -213,26 +216,29 @@ async fn converse<R: Runtime>(
     index: usize,
     mut session: Box<Session<R>>,
 ) -> Then {
-    let mut tally = Tally::default();
+    let scene = Scene { shard, group, index };
+    let mut course = Course::default();
     loop {
         let extensions = session.dialog.extensions();
-        let room = group.site.pace.borrow().group(tally.asked, tally.errors);
+        let room = group.site.pace.borrow().group(&course.tally);
         let room = room.min(extensions.recipients_max.map_or(usize::MAX, |most| most as usize));
-        if room == 0 {
-            group.site.pace.borrow_mut().budget_held();
-            session.quit().await;
-            return Then::Again;
-        }
-        if extensions.transactions_max.is_some_and(|most| tally.transactions >= most) {
+        let spent = |most| course.tally.transactions >= most;
+        if room == 0 || extensions.transactions_max.is_some_and(spent) {
+            group.site.pace.borrow_mut().spent(&course.tally);
             session.quit().await;
             return Then::Again;
         }
         let controls = group.take_controls(index, room);
         let after = if !controls.is_empty() {
             let _busy = group.busy();
-            controls::ask_controls(shard, group, index, &mut session, controls, &mut tally).await
+            controls::ask_controls(&scene, &mut session, controls, &mut course).await
         } else {
-            let works = refuse_utf8(group.take(index, room), extensions.smtputf8);
+            let works = group.take(index, room, R::now());
+            let any = !works.is_empty();
+            let works = spare(shard, group, index, refuse_utf8(works, extensions.smtputf8));
+            if works.is_empty() && any {
+                continue;
+            }
             if works.is_empty() {
                 // Those who have heard all that this host has to say may have no other.
                 strand(shard, group);
@@ -241,35 +247,26 @@ async fn converse<R: Runtime>(
                     session.quit().await;
                     return Then::Again;
                 }
-                if !idle(shard, group).await {
+                let come = idle(shard, group).await;
+                if !come || !session.is_quiet().await {
                     session.quit().await;
-                    return Then::End;
+                    return if come { Then::Again } else { Then::End };
                 }
                 continue;
             }
             let _busy = group.busy();
-            ask(shard, group, index, &mut session, works, &mut tally).await
+            ask(&scene, &mut session, works, &mut course).await
         };
         match after {
             After::Open => {}
             After::Leave => {
+                group.site.pace.borrow_mut().spent(&course.tally);
                 session.quit().await;
                 return Then::Again;
             }
             After::Over => return Then::Again,
         }
     }
-}
-
-/// How a session stands behind a transaction.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum After {
-    /// It takes another one.
-    Open,
-    /// It does, but what comes next had better be asked in another session: here it would hear the same again.
-    Leave,
-    /// It is over.
-    Over,
 }
 
 /// RFC 6531 3.4: without SMTPUTF8 a server cannot be asked about a local part beyond ASCII.
@@ -280,6 +277,16 @@ fn refuse_utf8(works: Vec<Work>, smtputf8: bool) -> Vec<Work> {
         work.settle(Reason::Unverifiable, "no_smtputf8");
     }
     can
+}
+
+/// Answers those of whose domain the host is known, by now, to accept everyone.
+fn spare<R: Runtime>(shard: &Shard<R>, group: &Group, index: usize, works: Vec<Work>) -> Vec<Work> {
+    if !group.catch_alls.get() {
+        return works;
+    }
+    let (knowledge, now) = (shard.knowledge.borrow(), R::now());
+    let host = &group.routes[index].host;
+    works.into_iter().filter_map(|work| knowledge.spare(work, host, now)).collect()
 }
 
 /// How often a session that waits for work looks whether somebody else needs its place.
@@ -309,72 +316,58 @@ async fn idle<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>) -> bool {
 
 /// One transaction for recipients that are asked about.
 async fn ask<R: Runtime>(
-    shard: &Rc<Shard<R>>,
-    group: &Rc<Group>,
-    index: usize,
+    scene: &Scene<'_, R>,
     session: &mut Session<R>,
     works: Vec<Work>,
-    tally: &mut Tally,
+    course: &mut Course,
 ) -> After {
-    let mut works: Vec<Option<Work>> = works.into_iter().map(Some).collect();
     let now = R::now();
-    session.limit = works.iter().flatten().map(|work| work.deadline).max().unwrap_or(now).max(now);
-    let single = |work: &Work| work.priority == Priority::Single;
-    if works.len() > 1 && works.iter().flatten().any(single) {
+    session.limit = works.iter().map(|work| work.deadline).max().unwrap_or(now).max(now);
+    if works.len() > 1 && works.iter().any(|work| work.priority == Priority::Single) {
         // A server may hang at one of them, and others wait behind it.
         session.limit = session.limit.min(now + COMPANY_PATIENCE);
     }
-    let smtputf8 = works.iter().flatten().any(|work| work.address.needs_smtputf8());
-    session.dialog.transact(now, works.iter().flatten().map(|work| work.address.as_str()), smtputf8);
-    tally.transactions += 1;
-    tally.asked += works.len() as u32;
-    let (mut after, mut answers) = (After::Open, 0);
-    loop {
-        let event = session.next().await;
-        record(session, &mut works);
-        match event {
-            Event::Answered { index: at, reply } => {
-                tally.answers += 1;
-                tally.errors += u32::from(!reply.is_positive());
-                group.routes[index].works();
-                shard.shared.reached(group.source.get());
-                if let Some(work) = works.get_mut(usize::from(at)).and_then(Option::take) {
-                    match answered(shard, group, index, work, &reply, answers > 0) {
-                        Heard::Answer => {
-                            answers += 1;
-                            group.routes[index].speaks();
-                        }
-                        Heard::Later => {}
-                        Heard::Push => after = After::Leave,
-                    }
-                }
+    let smtputf8 = works.iter().any(|work| work.address.needs_smtputf8());
+    session.dialog.transact(now, works.iter().map(|work| work.address.as_str()), smtputf8);
+    let asked = works.len();
+    let flight = Rc::new(Flight::new(works));
+    scene.group.depart(&flight);
+    transaction::hear(scene, session, asked, course, Asked(flight)).await
+}
+
+/// The recipients that are asked about.
+struct Asked(Rc<Flight>);
+
+impl<R: Runtime> Recipients<R> for Asked {
+    fn record(&mut self, _scene: &Scene<'_, R>, story: &mut Vec<String>) {
+        self.0.each(|work| {
+            if let Some(trace) = &mut work.trace {
+                trace.extend(story.iter().cloned());
             }
-            Event::MailRefused(reply) => {
-                if mail_refused(shard, group, index, &mut works, &reply) {
-                    after = After::Leave;
-                }
-            }
-            Event::Ready => {
-                if answers > 0 {
-                    rest::answered(shard, group);
-                }
-                if answers > 0 && after == After::Open {
-                    group.site.pace.borrow_mut().answered();
-                }
-                // Every recipient has its answer, or MAIL was refused and all were seen to.
-                return if put_back_rest(group, &mut works) { after } else { After::Leave };
-            }
-            Event::Over(Closure::TimedOut(_)) if session.limit <= R::now() => {
-                // It was the time of some of them that was over, and not the server's.
-                out_of_time(group, &mut works, R::now());
-                return After::Over;
-            }
-            Event::Over(closure) => {
-                cut_off(shard, group, index, &mut works, &closure, tally);
-                return After::Over;
-            }
-            Event::StartTls => {}
-        }
+        });
+    }
+
+    fn answered(&mut self, scene: &Scene<'_, R>, place: usize, reply: &Reply, behind_others: bool) -> Heard {
+        // Whose time was over meanwhile has got his answer.
+        let Some(work) = self.0.take(place) else { return Heard::Answer };
+        answered(scene.shard, scene.group, scene.index, work, reply, behind_others)
+    }
+
+    fn mail_refused(&mut self, scene: &Scene<'_, R>, reply: &Reply) -> bool {
+        let utf8 = self.0.any(|work| work.address.needs_smtputf8());
+        mail_refused(scene.shard, scene.group, scene.index, self.0.take_all(), utf8, reply)
+    }
+
+    fn put_back(&mut self, scene: &Scene<'_, R>) -> bool {
+        put_back_rest(scene.group, &self.0)
+    }
+
+    fn out_of_time(&mut self, scene: &Scene<'_, R>) {
+        out_of_time(scene.group, &self.0, R::now());
+    }
+
+    fn cut_off(&mut self, scene: &Scene<'_, R>, closure: &Closure, tally: &Tally) {
+        cut_off(scene, &self.0, closure, tally);
     }
 }
 
@@ -383,13 +376,13 @@ const COMPANY_PATIENCE: Duration = Duration::from_secs(12);
 
 /// Answers those whose time is over. The others are asked again; the first of all that got no answer is why they
 /// were not answered, and is asked alone from now on.
-fn out_of_time(group: &Group, works: &mut Vec<Option<Work>>, now: Instant) {
-    let mut suspect = works.iter_mut().find_map(Option::take);
+fn out_of_time(group: &Group, flight: &Flight, now: Instant) {
+    let mut suspect = flight.take_first();
     if let Some(work) = &mut suspect {
         work.suspect = true;
         work.returns += 1;
     }
-    for work in works.drain(..).rev().flatten().filter_map(|work| in_time(work, now)) {
+    for work in flight.take_all().into_iter().rev().filter_map(|work| in_time(work, now)) {
         group.put_back(work);
     }
     if let Some(work) = suspect.and_then(|work| in_time(work, now)) {
@@ -407,34 +400,11 @@ fn in_time(work: Work, now: Instant) -> Option<Work> {
 }
 
 /// Puts back what is left without an answer; true when that is nothing.
-fn put_back_rest(group: &Group, works: &mut Vec<Option<Work>>) -> bool {
-    let mut none = true;
-    for work in works.drain(..).rev().flatten() {
-        none = false;
-        group.put_back(work);
-    }
+fn put_back_rest(group: &Group, flight: &Flight) -> bool {
+    let rest = flight.take_all();
+    let none = rest.is_empty();
+    rest.into_iter().rev().for_each(|work| group.put_back(work));
     none
-}
-
-/// Adds what was said to the stories of those whom it concerns.
-fn record<R: Runtime>(session: &mut Session<R>, works: &mut [Option<Work>]) {
-    let Some(story) = &mut session.story else { return };
-    for work in works.iter_mut().flatten() {
-        if let Some(trace) = &mut work.trace {
-            trace.extend(story.iter().cloned());
-        }
-    }
-    story.clear();
-}
-
-/// What an answer to RCPT was good for.
-enum Heard {
-    /// It is one, whatever it says.
-    Answer,
-    /// Not in this transaction.
-    Later,
-    /// Not in this session.
-    Push,
 }
 
 /// What an answer to RCPT means for the one it is about. `behind_others`: others had their answers before, in the
@@ -453,7 +423,7 @@ fn answered<R: Runtime>(
     #[cfg(feature = "sim")]
     let Some(mut work) = mistaken(work, &said) else { return Heard::Answer };
     match said.class {
-        Class::Accepted | Class::ExistsThrottled if accepts_everything(&route.host) => {
+        Class::Accepted | Class::ExistsThrottled if route.accepts_everything => {
             work.settle(Reason::Unverifiable, "accepts_everything");
         }
         Class::Accepted | Class::ExistsThrottled => {
@@ -469,7 +439,7 @@ fn answered<R: Runtime>(
             return Heard::Later;
         }
         Class::Throttled => {
-            push_back(shard, group, index);
+            push_back(shard, group, index, said.rule);
             come_back(group, work, said.rule, R::now());
             return Heard::Push;
         }
@@ -550,12 +520,13 @@ fn in_words(said: &Classification) -> String {
 }
 
 /// MAIL was refused: it is about us or the host, and about no recipient. True when the session is to be left: it
-/// would hear the same again at once.
+/// would hear the same again at once. `utf8`: the server may have refused SMTPUTF8 and nothing else.
 fn mail_refused<R: Runtime>(
     shard: &Rc<Shard<R>>,
     group: &Rc<Group>,
     index: usize,
-    works: &mut [Option<Work>],
+    works: Vec<Work>,
+    utf8: bool,
     reply: &Reply,
 ) -> bool {
     let route = &group.routes[index];
@@ -563,15 +534,12 @@ fn mail_refused<R: Runtime>(
     let throttled = matches!(said.class, Class::Throttled | Class::Temporary);
     let block = rest::is_block(shard, &said);
     if throttled {
-        push_back(shard, group, index);
-    } else if !works.iter().flatten().any(|work| work.address.needs_smtputf8())
-        && (block || reply.is_permanent())
-    {
+        push_back(shard, group, index, said.rule);
+    } else if !utf8 && (block || reply.is_permanent()) {
         // It is about us or our reverse-path: the host would say it to each of thousands.
         route.take_down(R::now() + DOWN, said.rule);
     }
-    for work in works.iter_mut().rev() {
-        let Some(mut work) = work.take() else { continue };
+    for mut work in works.into_iter().rev() {
         work.note(|| in_words(&said));
         if throttled {
             come_back(group, work, said.rule, R::now());
@@ -589,19 +557,14 @@ fn mail_refused<R: Runtime>(
 /// How many sessions in a row may end at their first recipient before that is laid to the host.
 const HANGUPS_MAX: u8 = 10;
 
-/// A session ended in the middle of a transaction. Who got an answer has it; the others are asked again. The first
-/// of them may be why the session ended, so it is asked last, and not for ever.
-fn cut_off<R: Runtime>(
-    shard: &Rc<Shard<R>>,
-    group: &Rc<Group>,
-    index: usize,
-    works: &mut Vec<Option<Work>>,
-    closure: &Closure,
-    tally: &Tally,
-) {
-    let suspect = works.iter_mut().find_map(Option::take);
-    put_back_rest(group, works);
-    blame(shard, group, index, closure, tally);
+/// A session ended in the middle of a transaction. Who got an answer has it; the others are asked again. Where it ended
+/// at a recipient, that one may be why, so it is asked last, and not for ever.
+fn cut_off<R: Runtime>(scene: &Scene<'_, R>, flight: &Flight, closure: &Closure, tally: &Tally) {
+    let group = scene.group;
+    let blameless = tally.answers > 0 && !ends_at_recipient(closure);
+    let suspect = if blameless { None } else { flight.take_first() };
+    put_back_rest(group, flight);
+    blame(scene, closure, tally);
     let Some(mut work) = suspect else { return };
     work.leave("hung_up", Some(DOWN));
     // With answers before it, the session's end was hardly this one's doing.
@@ -624,19 +587,17 @@ fn ends_at_recipient(closure: &Closure) -> bool {
 }
 
 /// What a session's end in the middle of a transaction says about the host.
-fn blame<R: Runtime>(
-    shard: &Rc<Shard<R>>,
-    group: &Rc<Group>,
-    index: usize,
-    closure: &Closure,
-    tally: &Tally,
-) {
+fn blame<R: Runtime>(scene: &Scene<'_, R>, closure: &Closure, tally: &Tally) {
+    let Scene { shard, group, index } = *scene;
     let at_recipient = ends_at_recipient(closure);
-    if tally.answers > 0 {
-        group.site.pace.borrow_mut().hung_up(tally.errors);
+    let hung_up = matches!(closure, Closure::Refused { .. } | Closure::Closed(_));
+    if tally.answers > 0 && (hung_up || tally.errors > 0) {
+        let end = if at_recipient { End::Recipient } else { End::Between };
+        let site = &group.site;
+        site.pace.borrow_mut().cut_off(tally, end, site.open.get());
     }
     if at_recipient && tally.errors == 0 && matches!(closure, Closure::Refused { .. }) {
-        push_back(shard, group, index);
+        push_back(shard, group, index, "hung_up");
     } else if tally.answers == 0 && !at_recipient {
         refused(shard, group, index, closure);
     } else if tally.answers == 0 && group.routes[index].strike(HANGUPS_MAX) {

@@ -79,12 +79,13 @@ impl Queue {
         self.works.insert(number, work);
     }
 
-    /// Takes up to `most` works for a transaction on `route`.
-    pub(crate) fn take(&mut self, route: usize, most: usize) -> Vec<Work> {
+    /// Takes up to `most` works for a transaction on `route`. Patient ones only if they have tried the routes `awaited`,
+    /// a bit each.
+    pub(crate) fn take(&mut self, route: usize, awaited: u64, most: usize) -> Vec<Work> {
         let mut taken = Vec::new();
         self.turn = self.turn.wrapping_add(1);
         while taken.len() < most {
-            let Some((lane, class)) = self.choose(route, taken.is_empty()) else { break };
+            let Some((lane, class)) = self.choose(route, awaited, taken.is_empty()) else { break };
             let Some(work) = self.pop(lane, class) else { continue };
             if work.suspect {
                 return vec![work];
@@ -122,10 +123,10 @@ impl Queue {
         taken
     }
 
-    /// Takes the single checks that have not tried `route`.
-    pub(crate) fn take_singles(&mut self, route: usize) -> Vec<Work> {
+    /// Takes the single checks that have tried none of `routes`, a bit each.
+    pub(crate) fn take_singles(&mut self, routes: u64) -> Vec<Work> {
         let mut taken = Vec::new();
-        let has = |lane: &Lane| lane.counts[SINGLE] > 0 && lane.has_before(route);
+        let has = |lane: &Lane| lane.counts[SINGLE] > 0 && lane.has_before(routes);
         while let Some(lane) = self.lanes.iter().position(has) {
             let tried = self.lanes[lane].tried;
             self.drain(lane, tried, SINGLE, &mut taken);
@@ -133,10 +134,10 @@ impl Queue {
         taken
     }
 
-    /// Whether any work has not tried `route`; `single`: any that somebody waits for.
-    pub(crate) fn has_for(&self, route: usize, single: bool) -> bool {
-        let counts = |lane: &Lane| !single || lane.counts[SINGLE] > 0;
-        self.lanes.iter().any(|lane| lane.has_before(route) && counts(lane))
+    /// Whether [`Queue::take`] would find any.
+    pub(crate) fn has_for(&self, route: usize, awaited: u64) -> bool {
+        let wants = |lane: &Lane| lane.counts[SINGLE] > 0 || lane.tried & awaited == awaited;
+        self.lanes.iter().any(|lane| lane.has_before(1 << route) && wants(lane))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -170,6 +171,8 @@ impl Queue {
     fn lane(&mut self, work: &Work) -> &mut Lane {
         let at = self.lanes.iter().position(|lane| lane.takes(work)).unwrap_or(self.lanes.len());
         if at == self.lanes.len() {
+            // Room for one more, and not for four: most groups have one lane at a time.
+            self.lanes.reserve_exact(1);
             self.lanes.push(Lane::new(work));
         }
         let lane = &mut self.lanes[at];
@@ -178,10 +181,13 @@ impl Queue {
     }
 
     /// The lane and the class whose turn it is on `route`; `alone`: they may be recipients to be asked alone.
-    fn choose(&mut self, route: usize, alone: bool) -> Option<(usize, usize)> {
+    fn choose(&mut self, route: usize, awaited: u64, alone: bool) -> Option<(usize, usize)> {
         let count = self.lanes.len();
         let open = |lane: &Lane, class: usize| {
-            lane.counts[class] > 0 && lane.has_before(route) && (alone || !lane.suspect)
+            lane.counts[class] > 0
+                && lane.has_before(1 << route)
+                && (alone || !lane.suspect)
+                && (class == SINGLE || lane.tried & awaited == awaited)
         };
         let find = |class: usize| {
             let order = (0..count).map(|at| (self.turn.wrapping_add(at)) % count);
@@ -271,8 +277,8 @@ impl Lane {
         self.tried == work.tried && self.suspect == work.suspect
     }
 
-    fn has_before(&self, route: usize) -> bool {
-        self.tried & (1 << route) == 0
+    fn has_before(&self, routes: u64) -> bool {
+        self.tried & routes == 0
     }
 }
 

@@ -10,14 +10,18 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-/// Room for one read, at least: a waiting read holds its buffer, and most sessions of a large list wait.
-const READ_BYTES_MIN: usize = 512;
-/// Room for a reply that is due behind the next one.
-const READ_BYTES_A_REPLY: usize = 64;
+/// Room for one read where a single reply is due, as to EHLO. A waiting read holds its buffer, and most sessions of a
+/// large list wait.
+const READ_BYTES_ALONE: usize = 512;
+/// Room for each of several replies that are due.
+const READ_BYTES_A_REPLY: usize = 96;
 /// Room for one read, at most: the replies of a group of 100 recipients fit in two.
 const READ_BYTES_MAX: usize = 4096;
+
+/// What has come is read within this.
+const QUIET: Duration = Duration::from_millis(1);
 
 /// What all sessions of a shard from one source share.
 pub(crate) struct SessionConfig {
@@ -95,6 +99,24 @@ impl<R: Runtime> Session<R> {
         }
     }
 
+    /// Whether the server has kept silent while nothing was asked. What it says unasked would be taken for the answer
+    /// to what comes next, and all answers behind it for others' answers: such a session is over.
+    pub(crate) async fn is_quiet(&mut self) -> bool {
+        let buffer = Vec::with_capacity(READ_BYTES_ALONE);
+        match self.transport.read(buffer, R::now() + QUIET).await {
+            (Err(error), _) if error.kind() == io::ErrorKind::TimedOut => true,
+            (Ok(length), bytes) if length > 0 => {
+                self.listen(&bytes);
+                self.dialog.receive(R::now(), &bytes);
+                false
+            }
+            _ => {
+                self.dialog.closed();
+                false
+            }
+        }
+    }
+
     /// Says QUIT and closes.
     pub(crate) async fn quit(mut self: Box<Self>) -> Option<Vec<String>> {
         self.dialog.quit();
@@ -120,7 +142,10 @@ impl<R: Runtime> Session<R> {
     }
 
     async fn read(&mut self) {
-        let room = READ_BYTES_MIN + READ_BYTES_A_REPLY * self.dialog.replies_due();
+        let room = match self.dialog.replies_due() {
+            0 => READ_BYTES_ALONE,
+            behind_the_next => READ_BYTES_A_REPLY * (behind_the_next + 1),
+        };
         let buffer = Vec::with_capacity(room.min(READ_BYTES_MAX));
         let (result, bytes) = self.transport.read(buffer, self.deadline()).await;
         match result {

@@ -1,10 +1,10 @@
 //! A shard: one thread, one runtime, and all that it alone owns. Nothing here takes a lock.
 
-use crate::Outage;
-use crate::config::EngineConfig;
+use crate::config::{EngineConfig, Pace};
 use crate::egress::{self, Pool, rest};
+use crate::host;
 use crate::inbox::Inbox;
-use crate::knowledge::{Control, Knowledge};
+use crate::knowledge::Knowledge;
 use crate::probe;
 use crate::resolver::Resolver;
 use crate::runtime::{Main, Runtime};
@@ -14,6 +14,8 @@ use crate::site::{Group, Next, Site};
 use crate::verify;
 use crate::walk::Walks;
 use crate::work::{Message, Plan, Work};
+use crate::{Outage, Priority};
+use engine_proto::address::Domain;
 use engine_proto::egress::Rests;
 use engine_proto::outage::Resolvers;
 use engine_proto::pace::{Ceiling, Profile, SitePace, Start};
@@ -21,7 +23,7 @@ use engine_proto::verdict::Reason;
 use rand::Rng;
 use rand::rngs::StdRng;
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::hash::BuildHasher;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -53,6 +55,12 @@ pub(crate) struct ShardFace {
     pub(crate) heartbeat: AtomicU64,
     /// Sessions that were open at that heartbeat.
     pub(crate) sessions: AtomicUsize,
+    /// Works that waited for their turn at a site.
+    pub(crate) queued: AtomicUsize,
+    /// Answers to recipients until then.
+    pub(crate) answers: AtomicU64,
+    /// Processor time until then, in microseconds.
+    pub(crate) busy_us: AtomicU64,
 }
 
 impl Shared {
@@ -60,6 +68,18 @@ impl Shared {
     pub(crate) fn shard_of(&self, name: &str) -> &ShardFace {
         let index = self.hasher.hash_one(name) as usize % self.shards.len();
         &self.shards[index]
+    }
+
+    /// The shard that asks a domain's hosts. A site has one owner, so that its ceiling is kept exactly and without a
+    /// lock; one core can do far more than such a ceiling allows. Under `lab` there is no ceiling to keep: there the
+    /// domains of a site are spread, and the works of a domain that has many of them.
+    pub(crate) fn owner_of(&self, plan: &Plan, domain: &Domain) -> &ShardFace {
+        if self.config.pace != Pace::Lab {
+            return self.shard_of(&plan.site);
+        }
+        let run = plan.handed.fetch_add(1, Ordering::Relaxed) / WORKS_A_RUN;
+        let first = self.hasher.hash_one(domain.as_str()) as usize;
+        &self.shards[first.wrapping_add(run.saturating_sub(RUNS_AT_HOME)) % self.shards.len()]
     }
 
     /// How long the engine has run.
@@ -88,6 +108,10 @@ impl Shared {
     }
 }
 
+/// Works of one domain that go to a shard in a row under `lab`, and how many runs stay at the shard that is at home for
+/// the domain: a short list gets no second session and no second control recipient.
+const WORKS_A_RUN: usize = 500;
+const RUNS_AT_HOME: usize = 2;
 /// How works are spread over sessions of one group: one more session for each so many.
 const WORKS_A_SESSION: usize = 50;
 /// Works whose time is over are looked for this often.
@@ -117,7 +141,12 @@ pub(crate) struct Shard<R: Runtime> {
     pub(crate) stories: Cell<bool>,
     sites: RefCell<HashMap<Box<str>, Rc<Site>>>,
     groups: RefCell<HashMap<Box<str>, Rc<Group>>>,
+    /// Those of them that something waits in, by their numbers: the order of their first work.
+    active: RefCell<BTreeMap<u64, Rc<Group>>>,
+    numbers: Cell<u64>,
     open: Cell<usize>,
+    /// Answers to recipients so far.
+    pub(crate) answers: Cell<u64>,
     sessions_max: usize,
     /// Groups that may have a session but for the total.
     starved: RefCell<VecDeque<Weak<Group>>>,
@@ -156,7 +185,7 @@ impl Main for ShardMain {
                 work.fail(Outage::Stopping);
             }
         }
-        face.heartbeat.store(u64::MAX, Ordering::Relaxed);
+        face.heartbeat.store(u64::MAX, Ordering::SeqCst);
     }
 }
 
@@ -168,6 +197,11 @@ async fn housekeeping<R: Runtime>(shard: Rc<Shard<R>>, index: usize) {
         let now = R::now();
         let alive = shard.shared.age(now).as_millis() as u64;
         face.sessions.store(shard.open.get(), Ordering::Relaxed);
+        face.queued.store(shard.queued(), Ordering::Relaxed);
+        face.answers.store(shard.answers.get(), Ordering::Relaxed);
+        if let Some(busy) = host::thread_time() {
+            face.busy_us.store(busy.as_micros() as u64, Ordering::Relaxed);
+        }
         if face.heartbeat.swap(alive, Ordering::Relaxed) == u64::MAX {
             face.heartbeat.store(u64::MAX, Ordering::Relaxed);
             return;
@@ -189,7 +223,7 @@ impl<R: Runtime> Shard<R> {
         let config = &shared.config;
         let count = shared.shards.len();
         // The total is shared out exactly: the first shards take what does not divide.
-        let sessions_max = (config.sessions / count + usize::from(index < config.sessions % count)).max(1);
+        let sessions_max = config.sessions / count + usize::from(index < config.sessions % count);
         let patience = shared.pool.sources[0].dialog.patience;
         let sessions = shared.pool.sources.iter().map(|source| {
             Rc::new(SessionConfig { source: Arc::clone(source), tls: Arc::clone(&shared.tls) })
@@ -208,7 +242,10 @@ impl<R: Runtime> Shard<R> {
             stories: Cell::new(false),
             sites: RefCell::default(),
             groups: RefCell::default(),
+            active: RefCell::default(),
+            numbers: Cell::new(0),
             open: Cell::new(0),
+            answers: Cell::new(0),
             sessions_max,
             starved: RefCell::default(),
             random: RefCell::new(random),
@@ -274,10 +311,16 @@ impl<R: Runtime> Shard<R> {
         if group.outages.replace(connections.ended()) != connections.ended() || down {
             group.lift("no_connection");
         }
-        match group.site.admit(work, self.shared.config.tickets_max) {
+        let Some(work) = self.spare(&group, work, now) else { return };
+        if work.priority == Priority::Single && group.is_hopeless(now) {
+            let until = group.site.pace.borrow().pause(now).unwrap_or(now);
+            return probe::pushed_away(work, group.site.pushed.get(), until, now);
+        }
+        match group.site.admit(work, self.shared.config.tickets_max, now) {
             Ok(work) => group.enqueue(work),
             Err(work) => return work.fail(Outage::Crowded),
         }
+        self.active.borrow_mut().entry(group.number).or_insert_with(|| Rc::clone(&group));
         // A host that is down is known to be: nobody waits to hear it again.
         if group.next(now) == Next::Nothing {
             group.take_stranded(now).into_iter().for_each(|work| self.shared.give_up(work, now));
@@ -285,12 +328,23 @@ impl<R: Runtime> Shard<R> {
         self.dispatch(&group);
     }
 
+    /// Answers a work where that needs no question: the host that would be asked is known to accept everyone.
+    fn spare(&self, group: &Group, work: Work, now: Instant) -> Option<Work> {
+        if !group.catch_alls.get() || work.address.needs_smtputf8() {
+            return Some(work);
+        }
+        match group.first_open(now) {
+            Some(route) => self.knowledge.borrow().spare(work, &route.host, now),
+            None => Some(work),
+        }
+    }
+
     /// The group of a plan; `None` where no source reaches any of its hosts.
     fn group(&self, plan: &Plan, now: Instant) -> Option<Rc<Group>> {
         if let Some(group) = self.groups.borrow().get(&plan.group) {
             return Some(Rc::clone(group));
         }
-        let index = self.shared.pool.choose(&plan.site, plan.routes.iter().map(|(_, address)| *address))?;
+        let index = self.shared.pool.choose(&plan.site, plan.routes.iter().map(|route| route.address))?;
         let source = &self.shared.pool.sources[index];
         let plan = &plan.with_routes(|address| source.serves(address));
         let mut sites = self.sites.borrow_mut();
@@ -299,7 +353,8 @@ impl<R: Runtime> Shard<R> {
             let pace = SitePace::new(Ceiling::of(profile, &plan.site), now);
             Rc::new(Site::new(pace))
         });
-        let group = Rc::new(Group::new(plan, Rc::clone(site), now));
+        let number = self.numbers.replace(self.numbers.get() + 1);
+        let group = Rc::new(Group::new(plan, Rc::clone(site), number, now));
         group.source.set(index);
         self.groups.borrow_mut().insert(plan.group.clone(), Rc::clone(&group));
         Some(group)
@@ -379,6 +434,11 @@ impl<R: Runtime> Shard<R> {
         self.starved.borrow().iter().any(another) || group.site.waiting.borrow().iter().any(another)
     }
 
+    /// Works that wait for their turn at a site.
+    fn queued(&self) -> usize {
+        self.active.borrow().values().map(|group| group.waiting()).sum()
+    }
+
     /// A sheet for a session's story, if anybody wants one.
     pub(crate) fn story(&self) -> Option<Vec<String>> {
         self.stories.get().then(Vec::new)
@@ -388,15 +448,6 @@ impl<R: Runtime> Shard<R> {
     pub(crate) fn tell(&self, group: &Group, story: Option<Vec<String>>) {
         if let Some(story) = story {
             group.tell(&story);
-        }
-    }
-
-    /// Tells what was said about control recipients to those who wait for them.
-    pub(crate) fn tell_controls(&self, controls: &[Option<Control>], story: Option<&mut Vec<String>>) {
-        if let Some(story) = story {
-            let mut knowledge = self.knowledge.borrow_mut();
-            controls.iter().flatten().for_each(|control| knowledge.tell(control, story));
-            story.clear();
         }
     }
 
@@ -416,14 +467,15 @@ impl<R: Runtime> Shard<R> {
         if crate::sim::planted(crate::sim::Fault::AnswerLate) {
             return;
         }
-        for group in self.groups.borrow().values() {
+        self.active.borrow_mut().retain(|_, group| group.is_active());
+        for group in self.active.borrow().values() {
             group.take_expired(Some(now)).into_iter().for_each(|work| self.shared.give_up(work, now));
         }
         self.knowledge.borrow_mut().expire(now);
         verify::sweep(self, now);
         self.begin_anew(now);
         let stuck = |group: &&Rc<Group>| group.is_stuck(now);
-        let stuck: Vec<Rc<Group>> = self.groups.borrow().values().filter(stuck).cloned().collect();
+        let stuck: Vec<Rc<Group>> = self.active.borrow().values().filter(stuck).cloned().collect();
         stuck.iter().for_each(|group| self.dispatch(group));
     }
 
@@ -441,7 +493,7 @@ impl<R: Runtime> Shard<R> {
 
     /// Answers all that is under way: the engine stops.
     fn abandon(&self) {
-        for group in self.groups.borrow().values() {
+        for group in self.active.borrow().values() {
             group.take_expired(None).into_iter().for_each(|work| work.fail(Outage::Stopping));
         }
         self.later.take().into_iter().for_each(|(_, work)| work.fail(Outage::Stopping));

@@ -17,7 +17,7 @@ use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// All that is not the engine: mail servers, resolvers, and whoever asks. Times are those since the beginning.
@@ -188,10 +188,10 @@ pub struct Ending {
     pub spins: bool,
 }
 
-/// Nothing is kept for a group without work after this.
-const LINGER: Duration = Duration::from_secs(140);
-/// What is under way when a shard stops ends with its own time-outs.
-const FAREWELL: Duration = Duration::from_secs(600);
+/// What is under way ends with its own time-outs, and nothing is kept for a group without work after this.
+const LINGER: Duration = Duration::from_secs(600);
+/// How often is looked whether that is so.
+const LOOK: Duration = Duration::from_secs(15);
 
 /// Runs the engine in a world until every request is answered, and gives the world back.
 ///
@@ -257,10 +257,7 @@ struct Run {
 
 impl Run {
     fn new(shared: &Arc<Shared>, tickets: usize) -> Run {
-        let mailbox = Arc::new(Mailbox {
-            inbox: crate::inbox::Inbox::new(tickets * 2),
-            under_way: Arc::new(AtomicUsize::new(0)),
-        });
+        let mailbox = Arc::new(Mailbox::new(tickets * 2, Arc::default()));
         let client = Client { shared: Arc::clone(shared), mailbox, capacity: tickets, own: Cell::new(0) };
         Run {
             shared: Arc::clone(shared),
@@ -290,15 +287,20 @@ impl Run {
         let done = move || pending.get() == 0 && unsubmitted.get() == 0;
         let first = runtime::drive(limit, &mut submit, &done);
         let under_way = self.client.mailbox.under_way.load(Ordering::Relaxed);
-        let second = runtime::drive(first.now + LINGER, &mut submit, &|| false);
-        let kept = census();
+        let (mut last, mut kept) = (first, census());
+        let end = first.now + LINGER;
+        while !last.spins && last.now < end && kept.iter().any(|shard| *shard != Census::default()) {
+            last = runtime::drive(last.now + LOOK, &mut submit, &|| false);
+            kept = census();
+        }
         self.shared.stopping.store(true, Ordering::SeqCst);
         for face in &self.shared.shards {
             // There is room for it beside every ticket.
             let _ = face.inbox.push(Message::Stop);
         }
         // The task that takes the answers stays.
-        let last = runtime::drive(second.now + FAREWELL, &mut submit, &|| runtime::tasks() <= 1);
+        let farewell = last.now + LINGER;
+        let last = runtime::drive(farewell, &mut submit, &|| runtime::tasks() <= 1);
         Ending {
             trace: last.trace,
             answered: first.now,
@@ -308,7 +310,7 @@ impl Run {
             connections: runtime::connections(),
             shards_left: census().len(),
             panics: last.panics,
-            spins: first.spins || second.spins || last.spins,
+            spins: first.spins || last.spins,
         }
     }
 

@@ -5,11 +5,13 @@
 
 use crate::Priority;
 use crate::crowd::Crowd;
+use crate::flight::Flight;
 use crate::knowledge::Control;
 use crate::queue::Queue;
-use crate::work::{Plan, Work};
-use engine_proto::limits::{SINGLE_PATIENCE, TRANSACTION_RECIPIENTS_MAX};
+use crate::work::{Plan, PlannedRoute, Work};
+use engine_proto::limits::{BULK_PATIENCE, MX_ADDRESSES_MAX, SINGLE_PATIENCE, TRANSACTION_RECIPIENTS_MAX};
 use engine_proto::pace::{SitePace, Start};
+use engine_proto::verdict::catch_all::accepts_everything;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -22,6 +24,11 @@ pub(crate) const DOWN: Duration = Duration::from_secs(60);
 
 /// Patient works that may be at a site, for each session that it may have: a full transaction.
 const WORKS_AT_A_SESSION: usize = TRANSACTION_RECIPIENTS_MAX;
+/// A site that has closed its doors to all but one session is counted as if it had so many: the fewer are let in, the
+/// longer does the last one wait.
+const SESSIONS_MIN: usize = 10;
+/// The longest pause of a site that pushes back, and a try behind it.
+const LAST_TRY: Duration = Duration::from_secs(90);
 /// It takes so many sites to fill the engine with patient works.
 const SITES_TO_FILL: usize = 4;
 
@@ -34,6 +41,8 @@ pub(crate) struct Site {
     pub(crate) waiting: RefCell<VecDeque<Weak<Group>>>,
     /// A task sleeps until then, when a session may begin.
     pub(crate) timer: Cell<Option<Instant>>,
+    /// Why it pushed back the last time.
+    pub(crate) pushed: Cell<&'static str>,
     /// Patient works that are at the site.
     crowd: Crowd,
 }
@@ -42,8 +51,12 @@ pub(crate) struct Site {
 pub(crate) struct Group {
     pub(crate) site: Rc<Site>,
     pub(crate) site_name: Box<str>,
+    /// Names it on its shard.
+    pub(crate) number: u64,
     /// From which source it is asked.
     pub(crate) source: Cell<usize>,
+    /// A domain of it accepts everyone, or did.
+    pub(crate) catch_alls: Cell<bool>,
     /// How many outages were over when it was last asked.
     pub(crate) outages: Cell<u32>,
     pub(crate) routes: Vec<Route>,
@@ -72,9 +85,14 @@ impl Drop for Busy<'_> {
     }
 }
 
+/// A rest that somebody waits for, and that patient work prefers to a backup.
+const REST_SHORT: Duration = Duration::from_secs(5);
+
 /// One address of one host.
 pub(crate) struct Route {
     pub(crate) host: Rc<str>,
+    /// The host's MX preference.
+    preference: u16,
     pub(crate) address: IpAddr,
     /// Out of use until then, and why.
     down: Cell<Option<(Instant, &'static str)>>,
@@ -82,6 +100,8 @@ pub(crate) struct Route {
     resting: Cell<Option<Instant>>,
     /// Connections in a row that died without a word.
     strikes: Cell<u8>,
+    /// Its accepts show nothing: [`accepts_everything`].
+    pub(crate) accepts_everything: bool,
     /// What it has said in two sessions in a row to a recipient, about the session.
     refrain: Cell<Option<&'static str>>,
     /// A TLS handshake failed here: the next session goes in the clear.
@@ -90,6 +110,8 @@ pub(crate) struct Route {
 
 struct State {
     queue: Queue,
+    /// Who is being asked about.
+    flights: Vec<Weak<Flight>>,
     /// Control recipients that are to be asked, by host.
     controls: Vec<(Rc<str>, VecDeque<Control>)>,
     open: u32,
@@ -125,17 +147,24 @@ impl Site {
             open: Cell::new(0),
             waiting: RefCell::default(),
             timer: Cell::new(None),
+            pushed: Cell::new("no_answer_in_time"),
             crowd: Crowd::default(),
         }
     }
 
-    /// Lets a work in; gives it back when as many patient ones are there as may be, of `tickets_max` in all.
-    pub(crate) fn admit(&self, mut work: Work, tickets_max: usize) -> Result<Work, Work> {
+    /// Lets a work in; gives it back when as many patient ones are there as may be, of `tickets_max` in all. Where the
+    /// site has given no answer for as long as patient work waits, who comes now waits for one more try.
+    pub(crate) fn admit(&self, mut work: Work, tickets_max: usize, now: Instant) -> Result<Work, Work> {
         let is_here = work.stay.as_ref().is_some_and(|stay| self.crowd.has(stay));
         if work.priority == Priority::Single || is_here {
             return Ok(work);
         }
-        let wanted = (self.pace.borrow().sessions() as usize).saturating_mul(WORKS_AT_A_SESSION);
+        let pace = self.pace.borrow();
+        if let Some(since) = pace.pushing_since() {
+            work.deadline = work.deadline.min((since + BULK_PATIENCE).max(now + LAST_TRY));
+        }
+        let sessions = (pace.sessions() as usize).max(SESSIONS_MIN);
+        let wanted = sessions.saturating_mul(WORKS_AT_A_SESSION);
         let Some(stay) = self.crowd.enter(wanted.min(tickets_max / SITES_TO_FILL).max(WORKS_AT_A_SESSION))
         else {
             return Err(work);
@@ -198,19 +227,33 @@ impl Route {
     }
 }
 
+/// Most routes of a group: a work has a bit for each.
+const ROUTES_MAX: usize = u64::BITS as usize;
+
+/// The routes that there is room for: of each host its first addresses, as many of all as there is room for, in their
+/// order.
+fn chosen(routes: &[PlannedRoute]) -> Vec<&PlannedRoute> {
+    let hosts = || routes.chunk_by(|a, b| a.host == b.host);
+    let fits = |&most: &usize| hosts().map(|host| host.len().min(most)).sum::<usize>() <= ROUTES_MAX;
+    let most = (1..=MX_ADDRESSES_MAX * 2).rev().find(fits).unwrap_or(1);
+    hosts().flat_map(|host| host.iter().take(most)).take(ROUTES_MAX).collect()
+}
+
 impl Group {
-    pub(crate) fn new(plan: &Plan, site: Rc<Site>, now: Instant) -> Group {
+    pub(crate) fn new(plan: &Plan, site: Rc<Site>, number: u64, now: Instant) -> Group {
         let mut last: Rc<str> = "".into();
-        let routes = plan.routes.iter().take(64).map(|(host, address)| {
-            if **host != *last {
-                last = host.as_ref().into();
+        let routes = chosen(&plan.routes).into_iter().map(|planned| {
+            if *planned.host != *last {
+                last = planned.host.as_ref().into();
             }
             Route {
                 host: Rc::clone(&last),
-                address: *address,
+                preference: planned.preference,
+                address: planned.address,
                 down: Cell::new(None),
                 resting: Cell::new(None),
                 strikes: Cell::new(0),
+                accepts_everything: accepts_everything(&last),
                 refrain: Cell::new(None),
                 plain_only: Cell::new(false),
             }
@@ -218,13 +261,16 @@ impl Group {
         Group {
             site,
             site_name: plan.site.clone(),
+            number,
             source: Cell::new(0),
+            catch_alls: Cell::new(false),
             outages: Cell::new(0),
             routes: routes.collect(),
             one_domain: ONE_DOMAIN_SITES.contains(&&*plan.site),
             busy: Cell::new(0),
             state: RefCell::new(State {
                 queue: Queue::new(ONE_DOMAIN_SITES.contains(&&*plan.site)),
+                flights: Vec::new(),
                 controls: Vec::new(),
                 open: 0,
                 idle: Vec::new(),
@@ -306,9 +352,10 @@ impl Group {
         at.fold(0, |routes, (at, _)| routes | 1 << at)
     }
 
-    /// Takes up to `most` works that have not been answered for on `route`, in the order of their turns.
-    pub(crate) fn take(&self, route: usize, most: usize) -> Vec<Work> {
-        self.state.borrow_mut().queue.take(route, most)
+    /// Takes up to `most` works for a transaction on `route`, in the order of their turns.
+    pub(crate) fn take(&self, route: usize, most: usize, now: Instant) -> Vec<Work> {
+        let awaited = self.awaited(route, now);
+        self.state.borrow_mut().queue.take(route, awaited, most)
     }
 
     /// Whether all routes are out of use.
@@ -316,9 +363,46 @@ impl Group {
         self.routes.iter().all(|route| route.is_down(now).is_some())
     }
 
-    /// Takes all works whose time is over, or all there are.
+    /// Routes that patient work waits for rather than to try `route`: hosts that are preferred to it, and rest for a
+    /// moment only.
+    fn awaited(&self, route: usize, now: Instant) -> u64 {
+        let preference = self.routes[route].preference;
+        self.routes_where(|other| {
+            let soon = other.rests(now).is_some_and(|until| until <= now + REST_SHORT);
+            other.preference < preference && soon && other.is_down(now).is_none()
+        })
+    }
+
+    /// These are being asked about.
+    pub(crate) fn depart(&self, flight: &Rc<Flight>) {
+        let flights = &mut self.state.borrow_mut().flights;
+        flights.retain(|flight| flight.strong_count() > 0);
+        flights.push(Rc::downgrade(flight));
+    }
+
+    /// Takes all works whose time is over, those that are being asked about included; or all that wait.
     pub(crate) fn take_expired(&self, now: Option<Instant>) -> Vec<Work> {
-        self.state.borrow_mut().queue.take_expired(now)
+        let state = &mut *self.state.borrow_mut();
+        let mut expired = state.queue.take_expired(now);
+        if let Some(now) = now {
+            let flights = state.flights.iter().filter_map(Weak::upgrade);
+            expired.extend(flights.flat_map(|flight| flight.take_expired(now)));
+        }
+        expired
+    }
+
+    /// Whether the site has only pushed back for a while, will let nobody in for longer than somebody waits, and no
+    /// session is there to go on.
+    pub(crate) fn is_hopeless(&self, now: Instant) -> bool {
+        let pace = self.site.pace.borrow();
+        let shut = pace.pause(now).is_some_and(|until| until > now + REST_SHORT);
+        let long = pace.pushing_since().is_some_and(|since| now >= since + REST_SHORT);
+        shut && long && self.state.borrow().open <= 1
+    }
+
+    /// Takes all single checks that wait.
+    pub(crate) fn take_singles(&self) -> Vec<Work> {
+        self.state.borrow_mut().queue.take_singles(0)
     }
 
     /// Takes the works that no route is left for, each with the reason why.
@@ -339,11 +423,9 @@ impl Group {
         let state = self.state.borrow();
         let mut rest: Option<Instant> = None;
         for (index, route) in self.routes.iter().enumerate() {
-            let wanted = || {
-                state.queue.has_for(index, false)
-                    || state.controls.iter().any(|(host, _)| *host == route.host)
-            };
-            if route.is_down(now).is_some() || !wanted() {
+            let awaited = self.awaited(index, now);
+            let asked = || state.controls.iter().any(|(host, _)| *host == route.host);
+            if route.is_down(now).is_some() || !(state.queue.has_for(index, awaited) || asked()) {
                 continue;
             }
             match route.rests(now) {
@@ -352,6 +434,14 @@ impl Group {
             }
         }
         rest.map_or(Next::Nothing, Next::Rest)
+    }
+
+    /// The route that a work would take that comes in now, if it need not wait for one.
+    pub(crate) fn first_open(&self, now: Instant) -> Option<&Route> {
+        self.routes
+            .iter()
+            .find(|route| route.is_down(now).is_none())
+            .filter(|route| route.rests(now).is_none())
     }
 
     /// How many works and controls wait.
@@ -370,7 +460,7 @@ impl Group {
         if queue.singles() == queue.len() {
             return false;
         }
-        for mut work in queue.take_singles(route) {
+        for mut work in queue.take_singles(1 << route) {
             work.tried |= 1 << route;
             work.leave(rule, Some(DOWN));
             queue.push_back(work);
@@ -443,6 +533,11 @@ impl Group {
 
     pub(crate) fn leave_session_queue(&self) {
         self.state.borrow_mut().queued_for_session = false;
+    }
+
+    /// Whether something waits or is being asked about.
+    pub(crate) fn is_active(&self) -> bool {
+        self.waiting() > 0 || self.state.borrow().open > 0
     }
 
     /// Nothing waits, nothing is open, and nothing has been for a while.

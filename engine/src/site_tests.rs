@@ -12,14 +12,19 @@ use std::task::Wake;
 
 /// Two hosts, the first with two addresses.
 fn group(site: &str, now: Instant) -> Group {
-    let route = |host: &str, last: u8| (Box::from(host), IpAddr::from([192, 0, 2, last]));
+    let route = |host: &str, last: u8| PlannedRoute {
+        host: host.into(),
+        preference: if host == "mx1.example" { 10 } else { 20 },
+        address: [192, 0, 2, last].into(),
+    };
     let plan = Plan {
         site: site.into(),
         group: site.into(),
         routes: vec![route("mx1.example", 1), route("mx1.example", 2), route("mx2.example", 3)],
+        handed: Default::default(),
     };
     let pace = SitePace::new(Ceiling::of(Profile::Polite, site), now);
-    Group::new(&plan, Rc::new(Site::new(pace)), now)
+    Group::new(&plan, Rc::new(Site::new(pace)), 0, now)
 }
 
 fn control(domain: &str, host: &str) -> Control {
@@ -71,10 +76,10 @@ fn silence_costs_the_impatient_a_route_and_the_patient_nothing() {
     assert_eq!(group.next(now), Next::Route(0));
     group.enqueue(work(&client, "b@a.example", Priority::Batch));
     assert!(group.is_patient(0, "test"));
-    let taken = group.take(0, 10);
+    let taken = group.take(0, 10, now);
     assert_eq!(taken.len(), 1);
     assert_eq!(taken[0].priority, Priority::Batch);
-    assert_eq!(group.take(1, 10).len(), 1);
+    assert_eq!(group.take(1, 10, now).len(), 1);
 }
 
 #[test]
@@ -85,7 +90,7 @@ fn google_gets_one_domain_a_transaction() {
         for address in ["a@a.example", "b@b.example", "c@a.example"] {
             group.enqueue(work(&client, address, Priority::List));
         }
-        assert_eq!(sizes.map(|_| group.take(0, 10).len()), sizes, "{site}");
+        assert_eq!(sizes.map(|_| group.take(0, 10, now).len()), sizes, "{site}");
         group.want_control(control("a.example", "mx1.example"));
         group.want_control(control("b.example", "mx1.example"));
         assert_eq!(group.take_controls(0, 10).len(), if site == "google" { 1 } else { 2 }, "{site}");
@@ -119,4 +124,68 @@ fn only_sessions_that_are_idle_are_woken() {
     group.idle(&wakers[0]);
     group.want_control(control("a.example", "mx1.example"));
     assert_eq!(woken(), [2, 0]);
+}
+
+#[test]
+fn patient_work_waits_for_a_short_rest_and_nobody_for_a_long_one() {
+    let (client, now) = (mailbox(), Instant::now());
+    let group = group("example", now);
+    group.enqueue(work(&client, "a@a.example", Priority::Batch));
+    let rest = |time: Duration| group.routes[..2].iter().for_each(|route| route.rest(now + time));
+    rest(REST_SHORT);
+    assert_eq!(group.next(now), Next::Rest(now + REST_SHORT));
+    group.enqueue(work(&client, "b@a.example", Priority::Single));
+    assert_eq!(group.next(now), Next::Route(2), "somebody waits");
+    assert_eq!(group.take(2, 10, now).len(), 1);
+    assert_eq!(group.next(now), Next::Rest(now + REST_SHORT));
+    let mut tried = work(&client, "c@a.example", Priority::List);
+    tried.tried = 0b011;
+    group.enqueue(tried);
+    assert_eq!(group.next(now), Next::Route(2), "it has been there");
+    assert_eq!(group.take(2, 10, now).len(), 1);
+    rest(REST_SHORT * 2);
+    assert_eq!(group.next(now), Next::Route(2));
+    assert_eq!(group.take(2, 10, now).len(), 1);
+}
+
+#[test]
+fn hosts_share_the_room_for_routes() {
+    let route = |host: usize, last: usize| PlannedRoute {
+        host: format!("mx{host}.example").into(),
+        preference: host as u16,
+        address: [192, 0, host as u8, last as u8].into(),
+    };
+    let plan = |hosts: usize, of: fn(usize) -> usize| -> Vec<PlannedRoute> {
+        (0..hosts).flat_map(|host| (0..of(host)).map(move |last| route(host, last))).collect()
+    };
+    let counts = |plan: &[PlannedRoute]| -> Vec<usize> {
+        chosen(plan).chunk_by(|a, b| a.host == b.host).map(<[_]>::len).collect()
+    };
+    assert_eq!(counts(&plan(16, |_| 16)), [4; 16]);
+    assert_eq!(counts(&plan(3, |host| host + 1)), [1, 2, 3]);
+    assert_eq!(counts(&plan(5, |host| if host == 0 { 16 } else { 13 })), [12; 5]);
+}
+
+#[test]
+fn somebody_waits_for_a_site_that_answers_at_times_and_not_for_one_that_only_pushes_back() {
+    let now = Instant::now();
+    let group = group("example", now);
+    let push = |at: Instant| {
+        let mut pace = group.site.pace.borrow_mut();
+        pace.pushed_back(at, 1, 512);
+        pace.pause(at).expect("no pause")
+    };
+    let mut at = now;
+    for _ in 0..4 {
+        assert!(!group.is_hopeless(at));
+        at = push(at);
+    }
+    push(at);
+    assert!(group.is_hopeless(at), "half a second and one and two and four, and eight to come");
+    group.opened();
+    group.opened();
+    assert!(!group.is_hopeless(at), "another session goes on");
+    group.closed(at);
+    group.site.pace.borrow_mut().heard();
+    assert!(!group.is_hopeless(at));
 }

@@ -35,7 +35,8 @@ impl<S: Stream> Transport<S> {
     pub(crate) async fn read(&mut self, buffer: Vec<u8>, deadline: Instant) -> Rented<usize> {
         match self {
             Transport::Plain(stream) => stream.read(buffer, deadline).await,
-            Transport::Tls(tls) => tls.read(buffer, deadline).await,
+            // Boxed, here and below: the room for it would be taken by every session in the clear.
+            Transport::Tls(tls) => Box::pin(tls.read(buffer, deadline)).await,
             Transport::Broken => (Err(io::ErrorKind::NotConnected.into()), buffer),
         }
     }
@@ -45,7 +46,7 @@ impl<S: Stream> Transport<S> {
         match self {
             Transport::Plain(stream) => stream.write(buffer, deadline).await,
             Transport::Tls(tls) => {
-                let result = tls.write(&buffer, deadline).await;
+                let result = Box::pin(tls.write(&buffer, deadline)).await;
                 buffer.clear();
                 (result, buffer)
             }

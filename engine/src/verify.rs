@@ -7,7 +7,7 @@ use crate::facts;
 use crate::inquiry::{Asker, Inquiry, MailHosts};
 use crate::runtime::Runtime;
 use crate::shard::Shard;
-use crate::walk::{Found, Joined, Waiter, walk};
+use crate::walk::{FRESH, Found, Joined, Waiter, walk};
 use crate::work::{Message, Work};
 use engine_proto::address::Domain;
 use engine_proto::dns::Failure;
@@ -15,6 +15,7 @@ use engine_proto::dns::mx::Dead;
 use engine_proto::limits::DNS_FAILURE_TTL;
 use engine_proto::lists;
 use engine_proto::verdict::Reason;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -68,11 +69,33 @@ fn join<R: Runtime>(shard: &Rc<Shard<R>>, domain: Domain, waiter: Waiter) {
 
 /// Walks through DNS for a domain and hands over to all who wait for it.
 async fn serve<R: Runtime>(shard: Rc<Shard<R>>, domain: Domain) {
-    let (found, story) = walk(&shard, &domain).await;
+    let turn = Turn(Rc::clone(&shard));
+    let (found, story) = {
+        let mut walk = pin!(walk(&shard, &domain));
+        match R::before(R::now() + FRESH, walk.as_mut()).await {
+            Some(found) => found,
+            None => {
+                drop(turn);
+                walk.await
+            }
+        }
+    };
     let story: Rc<[String]> = story.into();
     let waiting = shard.walks.borrow_mut().end(domain, found.clone(), Rc::clone(&story), R::now());
     for waiter in waiting {
         hand_over(&shard, waiter, &found, &story);
+    }
+}
+
+/// A place among the walks that are fresh; given to another one when it is given back, however that happens.
+struct Turn<R: Runtime>(Rc<Shard<R>>);
+
+impl<R: Runtime> Drop for Turn<R> {
+    fn drop(&mut self) {
+        let another = self.0.walks.borrow_mut().another();
+        if let Some(domain) = another {
+            R::spawn(serve(Rc::clone(&self.0), domain));
+        }
     }
 }
 
@@ -113,7 +136,7 @@ fn send_on<R: Runtime>(shard: &Rc<Shard<R>>, mut work: Work, found: &Found, stor
         }
         Found::Hosts(plan) => {
             work.leave("no_answer_in_time", None);
-            let owner = shard.shared.shard_of(&plan.site);
+            let owner = shard.shared.owner_of(plan, work.address.domain());
             if let Err(Message::Probe(work, _)) = owner.inbox.push(Message::Probe(work, Arc::clone(plan))) {
                 // Room was reserved with the ticket; without it there is nothing to be said.
                 work.fail(Outage::Unavailable);

@@ -4,20 +4,22 @@ use crate::inquiry::{Asker, MailHosts};
 use crate::runtime::Runtime;
 use crate::seed::HashMap;
 use crate::shard::Shard;
-use crate::work::{Plan, Work};
+use crate::work::{Plan, PlannedRoute, Work};
 use crate::{Outage, Priority};
 use engine_proto::address::Domain;
 use engine_proto::dns::mx::{Dead, MxPlan, MxSet, NoMail};
 use engine_proto::dns::public::is_public;
 use engine_proto::dns::{Exchange, Mx, Name, Outcome, Question, RecordKind, Records};
 use engine_proto::limits::{KNOWN_DOMAINS_MAX, WALK_TTL};
+use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What DNS says about where a domain's mail goes.
 #[derive(Clone)]
@@ -41,8 +43,23 @@ pub(crate) enum Waiter {
 #[derive(Default)]
 pub(crate) struct Walks {
     known: HashMap<Domain, Walk>,
-    under_way: HashMap<Domain, Vec<Waiter>>,
+    under_way: HashMap<Domain, UnderWay>,
+    /// Walks that have yet to begin, in their order. What has begun or has nobody waiting by its turn is passed over.
+    queued: VecDeque<Domain>,
+    /// Walks that began less than [`FRESH`] ago.
+    fresh: usize,
 }
+
+struct UnderWay {
+    waiting: Vec<Waiter>,
+    begun: bool,
+}
+
+/// Most walks for patient works that are fresh at a time. A list brings thousands of domains at once: asked about
+/// together they take memory and overflow the sockets of the resolver, and are answered no sooner.
+const FRESH_MAX: usize = 500;
+/// A walk that takes longer than this is not counted any more: domains whose name servers are silent hold up nobody.
+pub(crate) const FRESH: Duration = Duration::from_secs(1);
 
 struct Walk {
     found: Found,
@@ -93,15 +110,46 @@ impl Walks {
         if let Some(walk) = self.known.get(domain).filter(|walk| walk.until > now && told(walk)) {
             return Joined::Known(waiter, walk.found.clone(), Rc::clone(&walk.story));
         }
-        if let Some(waiting) = self.under_way.get_mut(domain) {
-            if waiting.len() >= WAITERS_MAX && waiter.is_patient() {
-                return Joined::Crowded(waiter);
+        let now_or_never = !waiter.is_patient();
+        let known = self.under_way.get_mut(domain);
+        if known.as_ref().is_some_and(|walk| walk.waiting.len() >= WAITERS_MAX) && !now_or_never {
+            return Joined::Crowded(waiter);
+        }
+        let begins = match known {
+            Some(walk) => {
+                walk.waiting.push(waiter);
+                let begins = now_or_never && !walk.begun;
+                walk.begun |= begins;
+                begins
             }
-            waiting.push(waiter);
+            None => {
+                let begun = now_or_never || self.fresh < FRESH_MAX;
+                self.under_way.insert(domain.clone(), UnderWay { waiting: vec![waiter], begun });
+                if !begun {
+                    self.queued.push_back(domain.clone());
+                }
+                begun
+            }
+        };
+        if !begins {
             return Joined::Waiting;
         }
-        self.under_way.insert(domain.clone(), vec![waiter]);
+        self.fresh += 1;
         Joined::First
+    }
+
+    /// A walk has ended or is fresh no longer: the domain whose walk is to begin in its place.
+    pub(crate) fn another(&mut self) -> Option<Domain> {
+        self.fresh = self.fresh.saturating_sub(1);
+        while self.fresh < FRESH_MAX {
+            let domain = self.queued.pop_front()?;
+            if let Some(walk) = self.under_way.get_mut(&domain).filter(|walk| !walk.begun) {
+                walk.begun = true;
+                self.fresh += 1;
+                return Some(domain);
+            }
+        }
+        None
     }
 
     /// Keeps what a walk found, and gives those who wait for it.
@@ -112,7 +160,7 @@ impl Walks {
         story: Rc<[String]>,
         now: Instant,
     ) -> Vec<Waiter> {
-        let waiting = self.under_way.remove(&domain).unwrap_or_default();
+        let waiting = self.under_way.remove(&domain).map(|walk| walk.waiting).unwrap_or_default();
         if matches!(found, Found::Dead(Dead::CannotTell(_))) {
             // The DNS cache keeps failures, and drops them when they turn out to have been our fault.
             return waiting;
@@ -131,20 +179,17 @@ impl Walks {
     /// Takes those whose time is over while they wait for DNS.
     pub(crate) fn take_expired(&mut self, now: Instant) -> Vec<Waiter> {
         let mut expired = Vec::new();
-        for waiting in self.under_way.values_mut() {
-            let (over, rest): (Vec<_>, Vec<_>) =
-                std::mem::take(waiting).into_iter().partition(|waiter| waiter.deadline() <= now);
-            *waiting = rest;
-            expired.extend(over);
+        for walk in self.under_way.values_mut() {
+            expired.extend(walk.waiting.extract_if(.., |waiter| waiter.deadline() <= now));
         }
         // Nobody waits any more: whoever comes next starts a walk anew, should this one have got lost.
-        self.under_way.retain(|_, waiting| !waiting.is_empty());
+        self.under_way.retain(|_, walk| !walk.waiting.is_empty());
         expired
     }
 
     /// Answers all who wait: the engine stops.
     pub(crate) fn abandon(&mut self) {
-        let waiting = self.under_way.drain().flat_map(|(_, waiting)| waiting);
+        let waiting = self.under_way.drain().flat_map(|(_, walk)| walk.waiting);
         waiting.for_each(|waiter| waiter.fail(Outage::Stopping));
     }
 }
@@ -248,18 +293,72 @@ fn list(records: &Records) -> String {
     words.join(", ")
 }
 
-/// The routes in order, and a name for the set of hosts that does not depend on how equal ones were shuffled.
+/// The routes in order, and a name for the set of hosts that does not depend on how equal ones were shuffled: their
+/// names, or their addresses where every domain has names of its own for them.
 fn plan(set: &MxSet) -> Plan {
-    let mut names: Vec<(u16, &str)> =
-        set.hosts.iter().map(|host| (host.preference, host.name.as_str())).collect();
-    names.sort_unstable();
     let mut group = set.site.as_str().to_owned();
-    for (preference, name) in names {
-        group.push_str(&format!(" {preference}:{name}"));
+    if set.by_address {
+        let mut addresses: Vec<(u16, &IpAddr)> = set
+            .hosts
+            .iter()
+            .flat_map(|host| host.addresses.iter().map(|address| (host.preference, address)))
+            .collect();
+        addresses.sort_unstable();
+        for equal in addresses.chunk_by(|a, b| a.0 == b.0) {
+            group.push_str(" |");
+            equal.iter().for_each(|(_, address)| group.push_str(&format!(" {address}")));
+        }
+    } else {
+        let mut names: Vec<(u16, &str)> =
+            set.hosts.iter().map(|host| (host.preference, host.name.as_str())).collect();
+        names.sort_unstable();
+        names.iter().for_each(|(preference, name)| group.push_str(&format!(" {preference}:{name}")));
     }
-    let routes = set
-        .hosts
-        .iter()
-        .flat_map(|host| host.addresses.iter().map(|&address| (Box::from(host.name.as_str()), address)));
-    Plan { site: set.site.as_str().into(), group: group.into(), routes: routes.collect() }
+    let routes = set.hosts.iter().flat_map(|host| {
+        let route = |&address: &IpAddr| PlannedRoute {
+            host: host.name.as_str().into(),
+            preference: host.preference,
+            address,
+        };
+        host.addresses.iter().map(route)
+    });
+    Plan {
+        site: set.site.as_str().into(),
+        group: group.into(),
+        routes: routes.collect(),
+        handed: AtomicUsize::new(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::work::testing::{mailbox, work};
+
+    #[test]
+    fn a_list_begins_its_walks_a_few_at_a_time_and_nobody_waits_behind_them() {
+        let (client, now) = (mailbox(), Instant::now());
+        let mut walks = Walks::default();
+        let join = |walks: &mut Walks, name: &str, priority| {
+            let work = work(&client, &format!("u@{name}"), priority);
+            let domain = work.address.domain().clone();
+            matches!(walks.join(&domain, Waiter::Address(work), now), Joined::First)
+        };
+        for n in 0..FRESH_MAX {
+            assert!(join(&mut walks, &format!("d{n}.example"), Priority::List));
+        }
+        for name in ["a.example", "b.example", "c.example"] {
+            assert!(!join(&mut walks, name, Priority::List), "{name} begins beyond the limit");
+        }
+        assert!(join(&mut walks, "b.example", Priority::Single), "somebody waits for it");
+        assert!(!join(&mut walks, "b.example", Priority::Single), "it has begun already");
+        assert!(join(&mut walks, "e.example", Priority::Single), "somebody waits for a new one");
+        // Two are beyond the limit, so two have to go first.
+        assert_eq!((walks.another(), walks.another()), (None, None));
+        assert_eq!(walks.another().map(|domain| domain.to_string()).as_deref(), Some("a.example"));
+        assert_eq!(walks.another().map(|domain| domain.to_string()).as_deref(), Some("c.example"));
+        assert_eq!(walks.another(), None);
+        assert!(join(&mut walks, "f.example", Priority::List), "there is room again");
+        walks.abandon();
+    }
 }

@@ -9,7 +9,7 @@ use engine_proto::verdict::Reason;
 use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::time::{Duration, Instant};
 
 /// An address on its way to a verdict: a handle of one word, since it moves often.
@@ -49,6 +49,41 @@ pub(crate) struct Mailbox {
     pub(crate) inbox: Inbox<Answer>,
     /// Tickets under way of all clients together.
     pub(crate) under_way: Arc<AtomicUsize>,
+    /// The client is gone, and takes no answers any more.
+    abandoned: AtomicBool,
+}
+
+impl Mailbox {
+    pub(crate) fn new(capacity: usize, under_way: Arc<AtomicUsize>) -> Mailbox {
+        Mailbox { inbox: Inbox::new(capacity), under_way, abandoned: AtomicBool::new(false) }
+    }
+
+    /// Answers that nobody takes still give their tickets back: those that are here, and those to come.
+    pub(crate) fn abandon(&self) {
+        self.abandoned.store(true, Ordering::SeqCst);
+        self.empty();
+    }
+
+    /// Takes an answer.
+    fn put(&self, answer: Answer) {
+        // The room was reserved when the request was taken.
+        if self.inbox.push(answer).is_err() {
+            tracing::error!("an answer found no room in its client's inbox");
+            self.under_way.fetch_sub(1, Ordering::Relaxed);
+        }
+        // Pairs with `abandon`: either that finds the answer, or this sees that nobody will.
+        fence(Ordering::SeqCst);
+        if self.abandoned.load(Ordering::SeqCst) {
+            self.empty();
+        }
+    }
+
+    fn empty(&self) {
+        fence(Ordering::SeqCst);
+        while self.inbox.try_pop().is_some() {
+            self.under_way.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
 }
 
 /// What a shard's inbox takes.
@@ -70,15 +105,25 @@ pub(crate) struct Plan {
     pub(crate) site: Box<str>,
     /// Names the set of hosts, so that domains with equal sets share sessions.
     pub(crate) group: Box<str>,
-    /// Host names with their addresses.
-    pub(crate) routes: Vec<(Box<str>, IpAddr)>,
+    /// The hosts' addresses.
+    pub(crate) routes: Vec<PlannedRoute>,
+    /// Works of the domain that were handed over so far.
+    pub(crate) handed: AtomicUsize,
+}
+
+/// One address of one host.
+#[derive(Debug, Clone)]
+pub(crate) struct PlannedRoute {
+    pub(crate) host: Box<str>,
+    pub(crate) preference: u16,
+    pub(crate) address: IpAddr,
 }
 
 impl Plan {
     /// The plan without the routes whose addresses are not wanted.
     pub(crate) fn with_routes(&self, wanted: impl Fn(IpAddr) -> bool) -> Plan {
-        let routes = self.routes.iter().filter(|(_, address)| wanted(*address)).cloned().collect();
-        Plan { site: self.site.clone(), group: self.group.clone(), routes }
+        let routes = self.routes.iter().filter(|route| wanted(route.address)).cloned().collect();
+        Plan { site: self.site.clone(), group: self.group.clone(), routes, handed: AtomicUsize::new(0) }
     }
 }
 
@@ -167,11 +212,7 @@ impl Work {
             let _ = self.client.inbox.push(Answer { ticket, result, trace: Vec::new() });
         }
         let trace = self.trace.take().unwrap_or_default();
-        // The room was reserved when the request was taken; without the client nobody waits.
-        if self.client.inbox.push(Answer { ticket: self.ticket, result, trace }).is_err() {
-            tracing::error!("an answer found no room in its client's inbox");
-            self.client.under_way.fetch_sub(1, Ordering::Relaxed);
-        }
+        self.client.put(Answer { ticket: self.ticket, result, trace });
     }
 }
 
@@ -204,7 +245,7 @@ pub(crate) mod testing {
     use super::*;
 
     pub(crate) fn mailbox() -> Arc<Mailbox> {
-        Arc::new(Mailbox { inbox: Inbox::new(64), under_way: Arc::default() })
+        Arc::new(Mailbox::new(64, Arc::default()))
     }
 
     pub(crate) fn work(client: &Arc<Mailbox>, address: &str, priority: Priority) -> Work {

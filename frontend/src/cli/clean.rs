@@ -103,8 +103,8 @@ pub struct CleanArgs {
     /// Contact no mail server: syntax, typing mistakes, MX and lists. It cannot tell whether a mailbox exists
     #[arg(long, conflicts_with = "max_wait")]
     pub fast: bool,
-    /// Ask again when a server says "later" (greylisting), for this many seconds from when it first said so, whatever
-    /// else is in the list; with 0 such an address is unverifiable at once
+    /// Ask again when a server says "later" (greylisting): when it wants it, and a last time this many seconds after it
+    /// said so first; with 0 such an address is unverifiable at once
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub max_wait: u32,
     /// How many seconds nobody may be there to be asked (no resolver answers, no mail server can be reached) before

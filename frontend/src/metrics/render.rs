@@ -84,6 +84,21 @@ impl Metrics {
         for (name, shard) in shards.iter().zip(&figures.shards) {
             family.sample(&[("shard", name)], shard.sessions);
         }
+        let help = "Addresses that wait on a shard for their turn at a site.";
+        let mut family = page.family("mailprobe_engine_shard_queue", Kind::Gauge, help);
+        for (name, shard) in shards.iter().zip(&figures.shards) {
+            family.sample(&[("shard", name)], shard.queued);
+        }
+        let help = "Answers of mail servers to recipients that a shard has heard.";
+        let mut family = page.family("mailprobe_engine_shard_answers_total", Kind::Counter, help);
+        for (name, shard) in shards.iter().zip(&figures.shards) {
+            family.sample(&[("shard", name)], shard.answers);
+        }
+        let help = "Processor time of a shard.";
+        let mut family = page.family("mailprobe_engine_shard_cpu_seconds_total", Kind::Counter, help);
+        for (name, shard) in shards.iter().zip(&figures.shards) {
+            family.sample(&[("shard", name)], shard.busy.as_secs_f64());
+        }
         let help = "Since a shard last said that it is alive.";
         let mut family = page.family("mailprobe_engine_shard_silent_seconds", Kind::Gauge, help);
         for (name, shard) in shards.iter().zip(&figures.shards) {

@@ -72,7 +72,14 @@ fn metrics() -> (tempfile::TempDir, Metrics) {
     let figures = engine::Figures {
         under_way: 3,
         shards: vec![
-            engine::ShardFigures { waiting: 1, sessions: 2, silent: Duration::from_millis(1500) };
+            engine::ShardFigures {
+                waiting: 1,
+                sessions: 2,
+                queued: 4,
+                answers: 5,
+                busy: Duration::from_millis(2500),
+                silent: Duration::from_millis(1500),
+            };
             2
         ],
         sources: vec![engine::SourceFigures { name: "192.0.2.1".into(), rests: 2, resting: 1, down: false }],
@@ -111,6 +118,9 @@ fn what_two_threads_counted_is_added_up() {
     check("mailprobe_connections_open", 2.0);
     check("mailprobe_engine_tickets", 3.0);
     check("mailprobe_engine_shard_silent_seconds{shard=\"1\"}", 1.5);
+    check("mailprobe_engine_shard_queue{shard=\"0\"}", 4.0);
+    check("mailprobe_engine_shard_answers_total{shard=\"0\"}", 5.0);
+    check("mailprobe_engine_shard_cpu_seconds_total{shard=\"1\"}", 2.5);
     check("mailprobe_store_writable", 1.0);
     check("mailprobe_store_rows{table=\"accounts\"}", 0.0);
     // The one write of an opening: holds are voided.

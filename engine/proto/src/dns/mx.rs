@@ -9,7 +9,7 @@ mod site;
 mod tests;
 
 use super::{Exchange, Failure, Mx, Name, Outcome, Question, RecordKind, Records};
-use crate::address::Domain;
+use crate::address::{Domain, registrable};
 use crate::limits::{MX_ADDRESSES_MAX, MX_HOSTS_MAX};
 pub use site::Site;
 use std::net::IpAddr;
@@ -50,6 +50,8 @@ pub enum Dead {
 pub struct MxPlan {
     targets: Vec<Target>,
     site: Site,
+    /// The best host has a name of the domain's own, which tells nothing of who runs it.
+    own: bool,
     implicit: bool,
 }
 
@@ -67,6 +69,8 @@ pub struct MxSet {
     pub hosts: Vec<MxHost>,
     /// Who runs them.
     pub site: Site,
+    /// The site is told by the address of its best host, and not by a name.
+    pub by_address: bool,
     /// There are no MX records: the domain itself is the host (RFC 5321 5.1).
     pub implicit: bool,
 }
@@ -100,16 +104,16 @@ impl MxPlan {
         }
         let mut targets = targets(records);
         let best = targets.first().ok_or(Dead::TakesNoMail(NoMail::NoMailHost))?;
-        let site = Site::of(&best.name);
+        let (site, own) = (Site::of(&best.name), is_own(domain, &best.name));
         shuffle(&mut targets, random);
         targets.truncate(MX_HOSTS_MAX);
-        Ok(MxPlan { targets, site, implicit: false })
+        Ok(MxPlan { targets, site, own, implicit: false })
     }
 
     fn implicit(domain: &Domain) -> MxPlan {
         let name = Name::from(domain);
         let site = Site::of(&name);
-        MxPlan { targets: vec![Target { preference: 0, name }], site, implicit: true }
+        MxPlan { targets: vec![Target { preference: 0, name }], site, own: true, implicit: true }
     }
 
     /// Who runs the hosts.
@@ -181,11 +185,28 @@ impl MxPlan {
             }
         }
         match failure {
-            _ if !hosts.is_empty() => Ok(MxSet { hosts, site: self.site.clone(), implicit: self.implicit }),
+            _ if !hosts.is_empty() => Ok(self.set(hosts)),
             Some(why) => Err(Dead::CannotTell(why)),
             None => Err(Dead::TakesNoMail(NoMail::NoMailHost)),
         }
     }
+
+    /// A thousand domains may be served by one machine, each by a name of its own for it. Such a site is told by the
+    /// least address of the best hosts; but an operator that is known by its hosts' names is one site everywhere.
+    fn set(&self, hosts: Vec<MxHost>) -> MxSet {
+        let best = hosts.iter().map(|host| host.preference).min();
+        let equal = hosts.iter().filter(|host| Some(host.preference) == best);
+        let address =
+            equal.flat_map(|host| &host.addresses).min().filter(|_| self.own && !self.site.is_known());
+        let site = address.map_or_else(|| self.site.clone(), |&address| Site::at(address));
+        let by_address = address.is_some();
+        MxSet { hosts, site, by_address, implicit: self.implicit }
+    }
+}
+
+/// Whether a host is named below the domain that is registered for the recipient's.
+fn is_own(domain: &Domain, host: &Name) -> bool {
+    registrable(domain.as_str()) == registrable(host.as_str())
 }
 
 /// The usable hosts by preference and name, each once, with its best preference.

@@ -171,7 +171,9 @@ impl ReplyParser {
             if last {
                 let reply = Reply { code: self.code, text: std::mem::take(&mut self.text).into_boxed_str() };
                 self.lines = 0;
-                self.compact();
+                if self.start == self.buffer.len() {
+                    self.compact();
+                }
                 return Ok(Some(reply));
             }
         }
@@ -209,10 +211,10 @@ impl ReplyParser {
         Ok(last)
     }
 
-    /// Frees what is spent: an idle session holds no buffer.
+    /// Frees what is spent, once no whole line is left in it: an idle session holds no buffer.
     fn compact(&mut self) {
         if self.start == self.buffer.len() {
-            self.buffer.clear();
+            self.buffer = Vec::new();
         } else if self.start > 0 {
             self.buffer.drain(..self.start);
         }
@@ -222,6 +224,12 @@ impl ReplyParser {
 }
 
 fn push_printable(text: &mut String, bytes: &[u8]) {
+    // Nearly every reply is of this kind, and a machine looks at many octets at once.
+    let plain = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t');
+    if bytes.iter().fold(true, |all, byte| all & plain(byte)) {
+        text.extend(std::str::from_utf8(bytes));
+        return;
+    }
     if let Ok(ascii) = std::str::from_utf8(bytes)
         && !ascii.chars().any(|c| c.is_control() && c != '\t')
     {

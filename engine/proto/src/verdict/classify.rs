@@ -43,18 +43,23 @@ pub struct Classification {
 /// Classifies a reply. Never fails: what cannot be read is [`Class::Unclear`].
 pub fn classify(view: &ReplyView<'_>) -> Classification {
     let reply = view.reply;
-    let signals = match reply.is_positive() {
-        true => Default::default(),
-        false => signals(&Words::of(reply.text(), view.mx)),
-    };
-    let facts = Facts {
+    let mut facts = Facts {
         stage: view.stage,
         code: reply.code(),
-        status: EnhancedCode::find(reply),
-        provider: Provider::of_mx(view.mx),
-        signals,
+        status: None,
+        provider: None,
+        signals: Default::default(),
     };
-    let rule = RULES.iter().find(|rule| rule.fits(&facts)).unwrap_or(&RULES[RULES.len() - 1]);
+    // An accept needs no more, and nearly every reply to a good list is one.
+    let first = RULES.iter().take_while(|rule| rule.asks_for_code_alone()).find(|rule| rule.fits(&facts));
+    let rule = first.unwrap_or_else(|| {
+        if !reply.is_positive() {
+            facts.signals = signals(&Words::of(reply.text(), view.mx));
+        }
+        facts.status = EnhancedCode::find(reply);
+        facts.provider = Provider::of_mx(view.mx);
+        RULES.iter().find(|rule| rule.fits(&facts)).unwrap_or(&RULES[RULES.len() - 1])
+    });
     Classification {
         class: rule.class,
         scope: scope_at(view.stage, rule.scope),

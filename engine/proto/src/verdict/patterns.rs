@@ -115,6 +115,13 @@ impl Rule {
         Rule { unless: Signals::of(signals), ..self }
     }
 
+    /// True when nothing but the stage and the reply code matters.
+    pub(super) fn asks_for_code_alone(&self) -> bool {
+        let none = Signals::default();
+        let silent = self.says == none && self.with == none && self.unless == none;
+        silent && self.status.is_empty() && self.who.is_empty()
+    }
+
     /// True when all conditions hold.
     pub(super) fn fits(&self, facts: &Facts) -> bool {
         let said = |wanted: Signals| wanted == Signals::default() || facts.signals.any_of(wanted);

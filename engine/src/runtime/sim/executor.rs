@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
-/// More polls than this without time passing are a task that spins.
-const POLLS_AN_INSTANT_MAX: u32 = 1_000_000;
+/// More steps than this without time passing are a task that spins.
+const STEPS_AN_INSTANT_MAX: u32 = 200_000;
 
 /// What a simulation consists of beside its world.
 struct Core {
@@ -211,28 +211,34 @@ pub(crate) fn drive(limit: Duration, submit: &mut dyn FnMut(u32), done: &dyn Fn(
     let Some(core) = core else {
         return Ended { now: Duration::ZERO, trace: 0, panics: 0, spins: false };
     };
-    let mut polls = 0;
-    let mut spins = false;
+    let mut steps = 0;
     while !done() {
         if let Some(slot) = core.draw() {
             core.poll(slot);
-            polls += 1;
-            spins = polls > POLLS_AN_INSTANT_MAX;
-            if spins {
+            steps += 1;
+            if steps > STEPS_AN_INSTANT_MAX {
                 break;
             }
             continue;
         }
-        polls = 0;
         let next = core.events.borrow_mut().next(limit);
         let Some((at, what)) = next else {
             core.now.set(core.now.get().max(limit));
             break;
         };
-        core.now.set(core.now.get().max(at));
+        if at > core.now.get() {
+            core.now.set(at);
+            steps = 0;
+        }
+        steps += 1;
         core.happen(what, submit);
     }
-    Ended { now: core.now.get(), trace: core.trace.get(), panics: core.panics.get(), spins }
+    Ended {
+        now: core.now.get(),
+        trace: core.trace.get(),
+        panics: core.panics.get(),
+        spins: steps > STEPS_AN_INSTANT_MAX,
+    }
 }
 
 impl Core {

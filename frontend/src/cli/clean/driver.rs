@@ -77,6 +77,7 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
         flushed: started,
         heard: started,
         outage: None,
+        paused: None,
     };
     let result = run.clean().and_then(|()| {
         run.parts.progress.end();
@@ -91,6 +92,8 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
         Err(error) => {
             // The writer may be what failed: then it fails again, and the first error is the one to tell.
             let _ = run.write();
+            // Where the disk was full there is room now for what was done.
+            drop(run.parts.state);
             Err(run.parts.sink.keep(error))
         }
     }
@@ -118,6 +121,8 @@ struct Run<'a> {
     heard: Instant,
     /// Since when nothing but outages was heard.
     outage: Option<Instant>,
+    /// Until when no rows are read, for somebody could not be asked.
+    paused: Option<Instant>,
 }
 
 impl Run<'_> {
@@ -140,10 +145,11 @@ impl Run<'_> {
     /// Hands over what the engine had no room for.
     fn resend(&mut self) -> Result<(), CleanError> {
         while let Some(&ticket) = self.flight.unsent.front() {
-            let Some(asked) = self.flight.row(ticket) else { continue };
-            let address = parse(asked)?;
-            if !self.submit(ticket, address)? {
-                break;
+            if let Some(asked) = self.flight.row(ticket) {
+                let address = parse(asked)?;
+                if !self.submit(ticket, address)? {
+                    break;
+                }
             }
             self.flight.unsent.pop_front();
         }
@@ -183,7 +189,7 @@ impl Run<'_> {
 
     /// Whether another row may be read: in an outage there is no use in it.
     fn may_read(&self) -> bool {
-        !self.ended && self.has_room() && self.outage.is_none()
+        !self.ended && self.has_room() && self.paused.is_none()
     }
 
     fn has_room(&self) -> bool {
@@ -291,7 +297,11 @@ impl Run<'_> {
     /// Waits for answers and takes all that are there.
     fn receive(&mut self) -> Result<(), CleanError> {
         let now = self.now();
-        let due = self.put_off.next_due(now).map(|due| Duration::from_millis(due.saturating_sub(now)));
+        if self.paused.is_some_and(|until| until <= Instant::now()) {
+            self.paused = None;
+        }
+        let due = self.put_off.next_due(now).filter(|_| self.has_room());
+        let due = due.map(|due| Duration::from_millis(due.saturating_sub(now)));
         let patience = if self.may_read() { Duration::ZERO } else { due.unwrap_or(PATIENCE).min(PATIENCE) };
         let mut answers = std::mem::take(&mut self.answers);
         self.parts.checker.answers(patience, &mut answers);
@@ -301,8 +311,9 @@ impl Run<'_> {
             return Err(CleanError::failed("the engine does not answer; try again, and report this defect"));
         }
         let few = answers.len() < NAP_BELOW && self.flight.len() > NAP_UNDER_WAY && !self.may_read();
+        let now = self.now();
         for answered in answers.drain(..) {
-            self.answered(answered)?;
+            self.answered(answered, now)?;
         }
         self.answers = answers;
         if few {
@@ -311,9 +322,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn answered(&mut self, answered: Answered) -> Result<(), CleanError> {
+    fn answered(&mut self, answered: Answered, now: u64) -> Result<(), CleanError> {
         let Answered { ticket, result, retry_after } = answered;
-        let now = self.now();
         let lasting = matches!(result, Err(Outage::Unavailable)) && self.is_lasting_outage();
         let Some(asked) = self.flight.row(ticket) else { return Ok(()) };
         let state = &mut self.parts.state;
@@ -322,18 +332,24 @@ impl Run<'_> {
                 self.outage = None;
                 self.put_off.answered(asked);
                 let delay = retry_after.filter(|_| verdict.reason == "unverifiable");
-                if let Some(delay) = delay.map(|delay| delay.min(RETRY_DELAY_MAX)) {
+                if let Some(wanted) = delay {
                     let since = asked.since.unwrap_or(now);
-                    let waited = Duration::from_millis(now - since);
-                    if waited + delay <= self.parts.waits.later && asked.retries < RETRIES_MAX {
+                    let left = self
+                        .parts
+                        .waits
+                        .later
+                        .saturating_sub(Duration::from_millis(now.saturating_sub(since)));
+                    // What the server wants is often a guess: when the time is over, it is asked once more.
+                    let delay = wanted.min(RETRY_DELAY_MAX).min(left);
+                    if !delay.is_zero() && asked.retries < RETRIES_MAX {
                         asked.since = Some(since);
                         asked.retries += 1;
                         self.summary.retries += 1;
-                        self.put_off.postpone(state, asked, now, millis(delay))?;
+                        self.put_off.postpone(state, asked, now, millis(delay).max(1))?;
                         self.flight.release(ticket);
                         return Ok(());
                     }
-                    self.summary.give_up(delay);
+                    self.summary.give_up(wanted);
                 }
                 self.settle(ticket, verdict)
             }
@@ -365,9 +381,11 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Notes an outage; true when it has lasted for too long.
+    /// Notes an outage; true when it has lasted for too long. Verdicts that need no mail server may go on meanwhile, so
+    /// no more rows are read before those that met it have been asked about again.
     fn is_lasting_outage(&mut self) -> bool {
         let now = Instant::now();
+        self.paused = Some(now + OUTAGE_PAUSE + PATIENCE);
         now.saturating_duration_since(*self.outage.get_or_insert(now)) >= self.parts.waits.outage
     }
 

@@ -150,6 +150,7 @@ impl PutOff {
             if self.take(state, domain)? {
                 return self.by_clock(true, row);
             }
+            self.turns.pop_back();
         }
         Ok(false)
     }

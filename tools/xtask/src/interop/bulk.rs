@@ -30,6 +30,10 @@ pub enum Setup {
     Tuned,
     /// Postfix as shipped.
     Stock,
+    /// The same, and half as many sessions as it has processes.
+    Stock50,
+    /// The same, and twice as many.
+    Stock200,
     /// smtp-sink, which accepts everything and does nothing.
     Sink,
 }
@@ -40,6 +44,8 @@ impl Setup {
         match self {
             Setup::Tuned => "large-tuned",
             Setup::Stock => "large-stock",
+            Setup::Stock50 => "large-stock-50",
+            Setup::Stock200 => "large-stock-200",
             Setup::Sink => "smtp-sink",
         }
     }
@@ -57,6 +63,8 @@ impl Setup {
         match self {
             Setup::Tuned | Setup::Sink => &["--pace", "lab"],
             Setup::Stock => &[],
+            Setup::Stock50 => &["--sessions", "50"],
+            Setup::Stock200 => &["--sessions", "200"],
         }
     }
 }
@@ -83,11 +91,12 @@ pub fn configure(net: &Net) -> Result<(), Failure> {
     tune(net)
 }
 
-/// Makes two configurations of the one template.
+/// Makes a configuration for each Postfix of the one template.
 fn tune(net: &Net) -> Result<(), Failure> {
     let from = net.folder.join("bulk");
     let (main, more) = (read(&from.join("main.cf"))?, read(&from.join("tuned.cf"))?);
-    for (setup, main) in [(Setup::Stock, main.clone()), (Setup::Tuned, main + &more)] {
+    for setup in [Setup::Tuned, Setup::Stock, Setup::Stock50, Setup::Stock200] {
+        let main = if setup == Setup::Tuned { format!("{main}{more}") } else { main.clone() };
         let to = net.folder.join(setup.name());
         fs::create_dir(&to).map_err(|error| Failure(format!("{}: {error}", to.display())))?;
         write(&to.join("main.cf"), &main.replace("@NAME@", setup.name()))?;
@@ -99,7 +108,9 @@ fn tune(net: &Net) -> Result<(), Failure> {
 /// Starts what stands behind the thousand hosts.
 pub fn serve(net: &Net, setup: Setup) -> Result<Server, Failure> {
     match setup {
-        Setup::Tuned | Setup::Stock => start_postfix(net, Space::Bulk, setup.name(), &["0.0.0.0:25"]),
+        Setup::Tuned | Setup::Stock | Setup::Stock50 | Setup::Stock200 => {
+            start_postfix(net, Space::Bulk, setup.name(), &["0.0.0.0:25"])
+        }
         Setup::Sink => {
             start(net, Space::Bulk, setup.name(), "exec smtp-sink -u nobody 0.0.0.0:25 2000", &["0.0.0.0:25"])
         }

@@ -86,8 +86,10 @@ fn interop(options: &Options) -> Result<Tally, Failure> {
     servers::require_programs()?;
     let wanted = |name: &str| options.only.as_deref().is_none_or(|only| name.contains(only));
     let chosen: Vec<&Case> = CASES.iter().filter(|case| wanted(case.name)).collect();
-    let mut setups: Vec<Setup> =
-        [Setup::Tuned, Setup::Stock].into_iter().filter(|s| wanted(s.name())).collect();
+    let mut setups: Vec<Setup> = [Setup::Tuned, Setup::Stock, Setup::Stock50, Setup::Stock200]
+        .into_iter()
+        .filter(|s| wanted(s.name()))
+        .collect();
     if chosen.is_empty() && setups.is_empty() {
         return Err(Failure("no case has such a name".into()));
     }

@@ -132,6 +132,17 @@ impl Server {
         }
     }
 
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>, Failure> {
+        self.child.0.try_wait().map_err(|error| Failure(format!("{}: {error}", self.name)))
+    }
+
+    /// `kill -9`, and waits until it is gone.
+    pub fn kill(&mut self) -> Result<(), Failure> {
+        let killed = self.child.0.kill().and_then(|()| self.child.0.wait());
+        killed.map(|_| ()).map_err(|error| Failure(format!("{}: {error}", self.name)))
+    }
+
     /// What it wrote so far.
     pub fn log(&self) -> Result<String, Failure> {
         read(&self.log)

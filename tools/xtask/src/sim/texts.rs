@@ -51,7 +51,8 @@ fn read() -> [Vec<&'static str>; KINDS] {
             "AUTH" => Kind::Auth,
             _ => continue,
         };
-        if !words.contains('\\') && !words.starts_with("421") {
+        // One line each; a session goes on behind it.
+        if words.as_bytes().get(3) == Some(&b' ') && !words.starts_with("421") {
             texts[kind as usize].push(words);
         }
     }

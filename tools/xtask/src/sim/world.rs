@@ -9,7 +9,7 @@ use super::texts::Kind;
 use engine::sim::{Connect, Link, Wire};
 use engine::{Answer, Outage, Priority, Refusal, Request};
 use engine_proto::address::Address;
-use engine_proto::limits::{BULK_PATIENCE, SINGLE_PATIENCE};
+use engine_proto::limits::{BULK_PATIENCE, RCPT_TIMEOUT, SINGLE_PATIENCE};
 use fastrand::Rng;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -54,7 +54,7 @@ const BREACHES_MAX: usize = 8;
 pub const RESOLVER: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(45, 255, 0, 53)), 53);
 /// How much later than its patience an answer may come: the engine looks for those whose time is over now and then.
-const SLACK: Duration = Duration::from_secs(1);
+const SLACK: Duration = Duration::from_secs(2);
 /// How long an outage may be said to last after a word from anybody.
 const OUTAGE_GRACE: Duration = Duration::from_secs(4);
 /// How long a greylisted recipient is put off.
@@ -139,17 +139,15 @@ impl World {
     fn request(&self, ticket: u64) -> Option<Request> {
         let entry = &self.tickets[ticket as usize];
         let address = Address::parse(&self.plan.mailboxes[entry.mailbox as usize].address).ok()?;
-        Some(Request {
-            ticket,
-            owner: 0,
-            address,
-            priority: entry.priority,
-            trace: self.telling == Some(ticket),
-        })
+        let trace = self.telling == Some(ticket);
+        Some(Request { ticket, address, priority: entry.priority, owner: ticket % 3, trace })
     }
 
     pub fn breach(&mut self, invariant: Invariant, ticket: Option<u64>, text: String) {
-        if self.breaches.len() < BREACHES_MAX {
+        if invariant == Invariant::Health {
+            // What is ill breaks everything else as well.
+            self.breaches.insert(0, Breach { invariant, text, ticket });
+        } else if self.breaches.len() < BREACHES_MAX {
             self.breaches.push(Breach { invariant, text, ticket });
         }
     }
@@ -234,7 +232,9 @@ impl World {
             Priority::Batch | Priority::List => BULK_PATIENCE,
         };
         let taken = now - entry.submitted;
-        if taken > patience + SLACK {
+        // Patient work that a server hangs at is answered when the session's own time is over.
+        let slack = if entry.priority == Priority::Single { SLACK } else { SLACK + RCPT_TIMEOUT };
+        if taken > patience + slack {
             let text = format!("answered after {:.1} s", taken.as_secs_f64());
             self.breach(Invariant::Answered, Some(ticket), text);
         }

@@ -6,6 +6,7 @@
 //! - `batches` (batches.rs): `kill -9` of a server that accepts and works on batches;
 //! - `outage` (outage.rs): the server can ask nobody, at eight points of its work;
 //! - `canary` (canary.rs): personal data is found nowhere, and nothing of it after its retention;
+//! - `list` (list.rs): `mailprobe clean` of a long list, killed again and again;
 //! - `slow` (slow.rs): thousands of connections that take their time, and one good client among them;
 //! - `fuzz` (fuzz/): malformed input to everything that reads what strangers write.
 //!
@@ -18,6 +19,7 @@ mod credits;
 mod fuzz;
 mod hostile;
 pub mod http;
+mod list;
 mod outage;
 mod slow;
 pub mod world;
@@ -74,6 +76,8 @@ enum Name {
     Canary,
     /// Thousands of connections that take their time: a good client among them hardly notices.
     Slow,
+    /// A long list is cleaned and the run killed again and again: each line comes out once, with its verdict.
+    List,
     /// Malformed addresses, replies, DNS messages and dialogs.
     Fuzz,
 }
@@ -97,6 +101,7 @@ pub fn main(options: &Options) -> ExitCode {
         Name::Batches => batches::run(options),
         Name::Canary => canary::run(options),
         Name::Outage => outage::run(options),
+        Name::List => list::run(options),
         Name::Slow => slow::run(options),
         Name::Fuzz => fuzz::run(options),
     });

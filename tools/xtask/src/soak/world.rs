@@ -154,13 +154,20 @@ impl World {
     pub fn serve_with(&self, dns: &str, smtp_port: &str, more: &[&str]) -> Result<Serve, Failure> {
         let log = self.path("serve.log");
         let mut command = self.mailprobe(&["serve", "--listen", "127.0.0.1:0", "--pace", "lab"]);
-        command.args(["--resolver", dns, "--smtp-port", smtp_port]);
-        command.args(["--allow-net", "127.0.0.0/8", "--allow-net", "::1"]);
-        command.args(["--ehlo", "probe.example", "--mail-from", "postmaster@probe.example"]).args(more);
+        engine_flags(&mut command, dns, smtp_port);
+        command.args(more);
         let mut server = Server::start("mailprobe serve", command, &log)?;
         let address = ready_line(&mut server, &log, "listening on http://")?;
         let address = address.parse().map_err(|_| server.complain("listens nowhere"))?;
         Ok(Serve { server, log, address })
+    }
+
+    /// Starts `mailprobe clean`, with its engine pointed at mailnet; its log is `clean.log`.
+    pub fn clean(&self, mailnet: &Mailnet, arguments: &[&str]) -> Result<Server, Failure> {
+        let mut command = Command::new(self.binary("mailprobe"));
+        command.arg("clean").args(arguments).args(["--pace", "lab"]);
+        engine_flags(&mut command, &mailnet.dns, &mailnet.smtp_port);
+        Server::start("mailprobe clean", command, &self.path("clean.log"))
     }
 
     /// Runs a command of `mailprobe` that prints JSON.
@@ -304,6 +311,13 @@ impl Credits {
     pub fn add_up(&self) -> bool {
         self.available + self.held + self.spent + self.expired == self.granted
     }
+}
+
+/// Points an engine at a resolver and a port.
+fn engine_flags(command: &mut Command, dns: &str, smtp_port: &str) {
+    command.args(["--resolver", dns, "--smtp-port", smtp_port]);
+    command.args(["--allow-net", "127.0.0.0/8", "--allow-net", "::1"]);
+    command.args(["--ehlo", "probe.example", "--mail-from", "postmaster@probe.example"]);
 }
 
 /// Waits for the line by which a server says that it is ready; gives what follows on `prefix`.

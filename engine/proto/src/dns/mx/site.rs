@@ -3,11 +3,12 @@
 use crate::address::registrable;
 use crate::dns::Name;
 use std::borrow::Cow;
+use std::net::IpAddr;
 
 /// A set of mail hosts run by one operator.
 ///
-/// By default the registrable domain of the best host; operators with hosts under many domains, or customers'
-/// names under one, stand in a table.
+/// By default the registrable domain of the best host, or its address where that domain is the recipient's own;
+/// operators with hosts under many domains, or customers' names under one, stand in a table.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Site {
     name: Cow<'static, str>,
@@ -23,7 +24,17 @@ impl Site {
         }
     }
 
-    /// The key: a name of the table such as `google`, or a domain.
+    /// The site of whoever runs the host at an address.
+    pub fn at(address: IpAddr) -> Site {
+        Site { name: Cow::Owned(format!("[{address}]")), provider: "other" }
+    }
+
+    /// Whether the operator stands in the table.
+    pub fn is_known(&self) -> bool {
+        matches!(self.name, Cow::Borrowed(_))
+    }
+
+    /// The key: a name of the table such as `google`, a domain, or an address in brackets.
     pub fn as_str(&self) -> &str {
         &self.name
     }

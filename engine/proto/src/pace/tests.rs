@@ -1,0 +1,162 @@
+//! How the pace of a site adapts.
+
+use super::*;
+
+fn tally(transactions: u32, asked: u32, errors: u32) -> Tally {
+    Tally { transactions, asked, answers: asked, errors }
+}
+
+fn polite() -> (SitePace, Instant) {
+    let now = Instant::now();
+    (SitePace::new(Ceiling::of(Profile::Polite, "example.org"), now), now)
+}
+
+#[test]
+fn providers_override_the_profile() {
+    let rows = [("google", 5, 50), ("gmx", 4, 20), ("example.org", 10, 100)];
+    for (site, sessions, recipients) in rows {
+        let ceiling = Ceiling::of(Profile::Polite, site);
+        assert_eq!((ceiling.sessions, ceiling.session_recipients), (sessions, recipients), "{site}");
+        assert!(Ceiling::of(Profile::Fast, site).sessions > sessions);
+        assert_eq!(Ceiling::of(Profile::Lab, site).sessions, u32::MAX);
+    }
+}
+
+#[test]
+fn sessions_are_bounded_at_once_and_a_minute() {
+    let (mut pace, now) = polite();
+    for open in 0..10 {
+        assert_eq!(pace.may_start(now, open), Start::Now);
+        pace.started();
+    }
+    assert_eq!(pace.may_start(now, 10), Start::WhenOneEnds);
+    // The ten are gone at once; the bucket fills with 100 a minute.
+    assert_eq!(pace.may_start(now, 0), Start::At(now + Duration::from_millis(600)));
+    assert_eq!(pace.may_start(now + Duration::from_millis(601), 0), Start::Now);
+    let mut started = 10;
+    for tick in 0..6000 {
+        if pace.may_start(now + Duration::from_millis(tick * 10), 0) == Start::Now {
+            pace.started();
+            started += 1;
+        }
+    }
+    assert!((105..=110).contains(&started), "{started} in a minute");
+}
+
+#[test]
+fn a_push_halves_and_pauses_and_answers_let_it_grow() {
+    let (mut pace, now) = polite();
+    pace.pushed_back(now, 8, 512);
+    let Start::At(until) = pace.may_start(now, 0) else { panic!("no pause") };
+    assert_eq!(until - now, Duration::from_millis(500));
+    pace.pushed_back(now, 8, 512);
+    assert_eq!(pace.may_start(now, 0), Start::At(until), "one burst counts once");
+    assert_eq!(pace.may_start(until, 4), Start::WhenOneEnds);
+    assert_eq!(pace.may_start(until, 3), Start::Now);
+    pace.pushed_back(until, 4, 512);
+    let Start::At(second) = pace.may_start(until, 0) else { panic!("no pause") };
+    assert_eq!(second - until, Duration::from_secs(1));
+    for _ in 0..5 {
+        pace.answered(1);
+    }
+    assert_eq!(pace.may_start(second, 2), Start::Now);
+    assert_eq!(pace.may_start(second, 3), Start::WhenOneEnds);
+    for _ in 0..1000 {
+        pace.answered(1);
+    }
+    assert_eq!(pace.may_start(second, 10), Start::WhenOneEnds, "never over the ceiling");
+    for n in 0..40 {
+        pace.pushed_back(second + Duration::from_secs(n * 100), 1, 1023);
+    }
+    let last = second + Duration::from_secs(3900);
+    let Start::At(until) = pace.may_start(last, 0) else { panic!("no pause") };
+    assert!(until - last <= PAUSE_MAX.mul_f64(1.25));
+    assert_eq!(pace.may_start(until, 0), Start::Now, "one session may always be tried");
+}
+
+#[test]
+fn a_group_fits_the_error_budget() {
+    let (mut pace, _) = polite();
+    assert_eq!(pace.group(&tally(0, 0, 0)), 10);
+    assert_eq!(pace.group(&tally(1, 7, 3)), 7);
+    assert_eq!(pace.group(&tally(1, 10, 10)), 0);
+    assert_eq!(pace.group(&tally(1, 95, 0)), 5);
+    pace.spent(&tally(1, 10, 10));
+    assert_eq!(pace.group(&tally(0, 0, 0)), 10, "polite never asks for more");
+    pace.cut_off(&tally(1, 1, 1), End::Between, 1);
+    assert_eq!(pace.group(&tally(0, 0, 0)), 1);
+    assert_eq!(pace.group(&tally(1, 1, 1)), 0);
+}
+
+fn lab() -> (SitePace, Instant) {
+    let now = Instant::now();
+    (SitePace::new(Ceiling::of(Profile::Lab, "example.org"), now), now)
+}
+
+#[test]
+fn in_the_lab_the_budget_grows_until_a_hang_up() {
+    let (mut pace, _) = lab();
+    assert_eq!(pace.group(&tally(0, 0, 0)), 20);
+    pace.spent(&tally(1, 20, 20));
+    pace.spent(&tally(1, 40, 40));
+    assert_eq!(pace.group(&tally(0, 0, 0)), 80);
+    pace.spent(&tally(9, 800, 79));
+    assert_eq!(pace.group(&tally(0, 0, 0)), 80, "it was not used up");
+    pace.cut_off(&tally(1, 20, 20), End::Recipient, 1);
+    assert_eq!(pace.group(&tally(0, 0, 0)), 20);
+    for _ in 0..KEPT_TO_TRY {
+        assert_eq!(pace.group(&tally(0, 0, 0)), 20);
+        pace.spent(&tally(1, 20, 20));
+    }
+    assert_eq!(pace.group(&tally(0, 0, 0)), 40, "a limit is forgotten in steps");
+}
+
+#[test]
+fn what_turns_out_to_hold_is_tried_less_often() {
+    let (mut pace, _) = lab();
+    let mut tries = Vec::new();
+    for _ in 0..4 {
+        pace.tarpitted(10);
+        let mut kept = 0;
+        while pace.group(&tally(0, 0, 0)) == 10 {
+            pace.spent(&tally(1, 10, 10));
+            kept += 1;
+        }
+        tries.push(kept);
+    }
+    assert_eq!(tries, [8, 16, 32, 64]);
+}
+
+#[test]
+fn limits_without_errors_are_told_apart_by_where_the_session_ended() {
+    let (mut pace, _) = lab();
+    pace.cut_off(&tally(4, 12, 0), End::Between, 1);
+    assert_eq!((pace.group(&tally(2, 50, 0)), pace.group(&tally(3, 9, 0))), (20, 0));
+    let (mut pace, _) = lab();
+    pace.cut_off(&Tally { transactions: 1, asked: 20, answers: 12, errors: 0 }, End::Recipient, 1);
+    assert_eq!((pace.group(&tally(0, 0, 0)), pace.group(&tally(7, 12, 0))), (12, 0));
+    let (mut pace, _) = lab();
+    pace.full(3);
+    assert_eq!(pace.group(&tally(0, 0, 0)), 3);
+    (0..2 * KEPT_TO_TRY).for_each(|_| pace.answered(3));
+    assert_eq!(pace.group(&tally(0, 0, 0)), 6);
+    pace.full(0);
+    assert_eq!(pace.group(&tally(0, 0, 0)), 1, "nobody is never asked");
+}
+
+#[test]
+fn the_window_opens_fast_until_the_first_push_and_closes_under_stress() {
+    let (mut pace, now) = lab();
+    assert_eq!(pace.sessions(), SESSIONS_AT_FIRST);
+    (0..90).for_each(|_| pace.answered(1));
+    assert_eq!(pace.sessions(), 100);
+    pace.cut_off(&tally(1, 20, 20), End::Between, 100);
+    assert_eq!(pace.sessions(), 100, "a limit that was to be expected");
+    pace.cut_off(&tally(1, 1, 1), End::Between, 80);
+    assert_eq!(pace.sessions(), 40);
+    pace.cut_off(&tally(1, 1, 1), End::Between, 79);
+    assert_eq!(pace.sessions(), 40, "the same again says nothing new");
+    (0..45).for_each(|_| pace.answered(1));
+    assert_eq!(pace.sessions(), 41, "slowly from now on");
+    assert_eq!(pace.pause(now), None);
+}

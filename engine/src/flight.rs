@@ -1,0 +1,81 @@
+//! Works whose recipients are being asked about, in one transaction.
+//!
+//! A session may go on for longer than some of them have time: they are answered when their time is over, whatever the
+//! session does, and what it still hears of them comes too late.
+
+use crate::work::Work;
+use std::cell::{Cell, RefCell};
+use std::time::Instant;
+
+pub(crate) struct Flight {
+    /// By their places in the transaction, until they have their answers.
+    works: RefCell<Vec<Option<Work>>>,
+    /// Nobody's time is over before.
+    due: Cell<Option<Instant>>,
+}
+
+impl Flight {
+    pub(crate) fn new(works: Vec<Work>) -> Flight {
+        let due = works.iter().map(|work| work.deadline).min();
+        Flight { works: RefCell::new(works.into_iter().map(Some).collect()), due: Cell::new(due) }
+    }
+
+    /// Takes the work at a place.
+    pub(crate) fn take(&self, place: usize) -> Option<Work> {
+        self.works.borrow_mut().get_mut(place)?.take()
+    }
+
+    /// Takes the first one left.
+    pub(crate) fn take_first(&self) -> Option<Work> {
+        self.works.borrow_mut().iter_mut().find_map(Option::take)
+    }
+
+    /// Takes all that are left, in their order.
+    pub(crate) fn take_all(&self) -> Vec<Work> {
+        self.works.borrow_mut().iter_mut().filter_map(Option::take).collect()
+    }
+
+    /// Takes those whose time is over.
+    pub(crate) fn take_expired(&self, now: Instant) -> Vec<Work> {
+        if self.due.get().is_none_or(|due| due > now) {
+            return Vec::new();
+        }
+        let mut works = self.works.borrow_mut();
+        let over = |slot: &mut Option<Work>| slot.take_if(|work| work.deadline <= now);
+        let expired = works.iter_mut().filter_map(over).collect();
+        self.due.set(works.iter().flatten().map(|work| work.deadline).min());
+        expired
+    }
+
+    /// Shows all that are left.
+    pub(crate) fn each(&self, mut show: impl FnMut(&mut Work)) {
+        self.works.borrow_mut().iter_mut().flatten().for_each(&mut show);
+    }
+
+    /// Whether any that is left is such.
+    pub(crate) fn any(&self, is_such: impl Fn(&Work) -> bool) -> bool {
+        self.works.borrow().iter().flatten().any(is_such)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Priority;
+    use crate::work::testing::{mailbox, work};
+    use std::time::Duration;
+
+    #[test]
+    fn those_whose_time_is_over_leave_their_places() {
+        let (client, now) = (mailbox(), Instant::now());
+        let mut works: Vec<Work> = (0..3).map(|_| work(&client, "u@a.example", Priority::List)).collect();
+        works[1].deadline = now;
+        let flight = Flight::new(works);
+        assert_eq!(flight.take_expired(now).len(), 1);
+        assert!(flight.take(1).is_none() && flight.take(9).is_none());
+        assert!(flight.take(0).is_some() && flight.take(0).is_none());
+        assert_eq!(flight.take_expired(now).len(), 0);
+        assert_eq!(flight.take_expired(now + Duration::from_secs(61)).len(), 1);
+        assert!(flight.take_first().is_none() && flight.take_all().is_empty());
+    }
+}

@@ -1,0 +1,229 @@
+//! One transaction, whoever its recipients are: those that are asked about, or control recipients.
+
+use crate::egress::rest;
+use crate::runtime::Runtime;
+use crate::session::Session;
+use crate::shard::Shard;
+use crate::site::Group;
+use engine_proto::pace::Tally;
+use engine_proto::smtp::dialog::{Closure, Event};
+use engine_proto::smtp::reply::Reply;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Where a session is held.
+pub(super) struct Scene<'a, R: Runtime> {
+    pub(super) shard: &'a Rc<Shard<R>>,
+    pub(super) group: &'a Rc<Group>,
+    /// The route.
+    pub(super) index: usize,
+}
+
+/// The recipients of a transaction, each named by its place in it, and what becomes of them.
+pub(super) trait Recipients<R: Runtime> {
+    /// Adds what was said to the stories of those whom it concerns.
+    fn record(&mut self, scene: &Scene<'_, R>, story: &mut Vec<String>);
+
+    /// The server answered for one. `behind_others`: others had their answers before, in the same transaction.
+    fn answered(&mut self, scene: &Scene<'_, R>, place: usize, reply: &Reply, behind_others: bool) -> Heard;
+
+    /// MAIL was refused. True when the session is to be left: it would hear the same again at once.
+    fn mail_refused(&mut self, scene: &Scene<'_, R>, reply: &Reply) -> bool;
+
+    /// Puts back those without an answer; true when that is nobody.
+    fn put_back(&mut self, scene: &Scene<'_, R>) -> bool;
+
+    /// The time of some was over, and not the server's.
+    fn out_of_time(&mut self, scene: &Scene<'_, R>);
+
+    /// The session ended: the host is to be blamed, and who got no answer may be asked again.
+    fn cut_off(&mut self, scene: &Scene<'_, R>, closure: &Closure, tally: &Tally);
+}
+
+/// What an answer to RCPT was good for.
+pub(super) enum Heard {
+    /// It is one, whatever it says.
+    Answer,
+    /// Not in this transaction: it is full.
+    Later,
+    /// Not in this session.
+    Push,
+}
+
+/// How a session stands behind a transaction.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum After {
+    /// It takes another one.
+    Open,
+    /// It does, but what comes next had better be asked in another session: here it would hear the same again.
+    Leave,
+    /// It is over.
+    Over,
+}
+
+/// What is known of a session so far.
+#[derive(Default)]
+pub(super) struct Course {
+    pub(super) tally: Tally,
+    tarpit: Tarpit,
+}
+
+/// Hears the answers to a transaction of `asked` recipients that was begun.
+pub(super) async fn hear<R: Runtime>(
+    scene: &Scene<'_, R>,
+    session: &mut Session<R>,
+    asked: usize,
+    course: &mut Course,
+    mut recipients: impl Recipients<R>,
+) -> After {
+    course.tally.transactions += 1;
+    course.tally.asked += asked as u32;
+    course.tarpit.begin(R::now());
+    let (mut after, mut answers) = (After::Open, 0);
+    let pace = &scene.group.site.pace;
+    loop {
+        let event = session.next().await;
+        if let Some(story) = &mut session.story {
+            recipients.record(scene, story);
+            story.clear();
+        }
+        match event {
+            Event::Answered { index: place, reply } => {
+                scene.heard();
+                course.note(&reply);
+                match recipients.answered(scene, place.into(), &reply, answers > 0) {
+                    Heard::Answer => {
+                        answers += 1;
+                        scene.group.routes[scene.index].speaks();
+                    }
+                    Heard::Later => pace.borrow_mut().full(answers),
+                    Heard::Push => after = After::Leave,
+                }
+                // Whatever it says of this one, it let us come as far as that.
+                pace.borrow_mut().heard();
+                if let Some(errors) = course.tarpit.note(R::now(), &reply, course.tally.errors)
+                    && usize::from(place) + 1 < asked
+                {
+                    pace.borrow_mut().tarpitted(errors);
+                    recipients.put_back(scene);
+                    return After::Leave;
+                }
+            }
+            Event::MailRefused(reply) => {
+                if recipients.mail_refused(scene, &reply) {
+                    after = After::Leave;
+                }
+            }
+            Event::Ready => {
+                if answers > 0 {
+                    rest::answered(scene.shard, scene.group);
+                }
+                if answers > 0 && after == After::Open {
+                    pace.borrow_mut().answered(answers);
+                }
+                // Every recipient has its answer, or MAIL was refused and all were seen to.
+                return if recipients.put_back(scene) { after } else { After::Leave };
+            }
+            Event::Over(Closure::TimedOut(_)) if session.limit <= R::now() => {
+                recipients.out_of_time(scene);
+                return After::Over;
+            }
+            Event::Over(closure) => {
+                recipients.cut_off(scene, &closure, &course.tally);
+                return After::Over;
+            }
+            Event::StartTls => {}
+        }
+    }
+}
+
+impl<R: Runtime> Scene<'_, R> {
+    /// The server answered for a recipient.
+    fn heard(&self) {
+        self.group.routes[self.index].works();
+        self.shard.shared.reached(self.group.source.get());
+        self.shard.answers.set(self.shard.answers.get() + 1);
+    }
+}
+
+impl Course {
+    fn note(&mut self, reply: &Reply) {
+        self.tally.answers += 1;
+        self.tally.errors += u32::from(!reply.is_positive());
+    }
+}
+
+/// Notices that a server which answered quickly takes its time with each further refusal (Postfix: a second after 10,
+/// `smtpd_error_sleep_time`). Then a new session is quicker than to wait.
+#[derive(Default)]
+struct Tarpit {
+    last: Option<Instant>,
+    quick: u32,
+    slow: u32,
+    /// Refusals before the first slow one.
+    errors: u32,
+}
+
+/// A reply that comes so soon after the one before is no tarpit's.
+const QUICK: Duration = Duration::from_millis(250);
+/// One that comes so late may be.
+const SLOW: Duration = Duration::from_millis(700);
+/// So many quick ones, and then so many slow ones in a row. A server that is slow from the start is just slow.
+const QUICK_MIN: u32 = 4;
+const SLOW_MIN: u32 = 2;
+
+impl Tarpit {
+    fn begin(&mut self, now: Instant) {
+        self.last = Some(now);
+        self.slow = 0;
+    }
+
+    /// A reply has come; `errors`: refusals in the session, with this one. How many there were before the server
+    /// became slow, once that is certain.
+    fn note(&mut self, now: Instant, reply: &Reply, errors: u32) -> Option<u32> {
+        let wait = self.last.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
+        self.last = Some(now);
+        if wait < QUICK {
+            self.quick += 1;
+            // The replies of one read come at once, behind the pause that was made before the first of them.
+            return None;
+        }
+        if wait < SLOW || reply.is_positive() || self.quick < QUICK_MIN {
+            self.slow = 0;
+            return None;
+        }
+        if self.slow == 0 {
+            self.errors = errors.saturating_sub(1);
+        }
+        self.slow += 1;
+        (self.slow >= SLOW_MIN).then_some(self.errors)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Plays refusals (or accepts, where negative) with these pauses before them, in milliseconds.
+    fn play(pauses: &[i64]) -> Option<u32> {
+        let mut now = Instant::now();
+        let mut tarpit = Tarpit::default();
+        tarpit.begin(now);
+        let mut errors = 0;
+        pauses.iter().find_map(|&pause| {
+            now += Duration::from_millis(pause.unsigned_abs());
+            errors += u32::from(pause >= 0);
+            let reply = Reply::new(if pause < 0 { 250 } else { 550 }, "text");
+            tarpit.note(now, &reply, errors)
+        })
+    }
+
+    #[test]
+    fn a_tarpit_is_told_from_a_slow_server() {
+        assert_eq!(play(&[1, 1, 1, 1, 1, 1000, 1000]), Some(5));
+        assert_eq!(play(&[1, 1, 1, 1, 1, 1000, 1, 1000]), Some(5), "several replies may come at once");
+        assert_eq!(play(&[1000; 20]), None, "slow from the start");
+        assert_eq!(play(&[1, 1, 1, 1, 1, 1000, 300, 1000]), None, "once is chance");
+        assert_eq!(play(&[1, 1, 1, 1, 1, -1000, -1000, -1000]), None, "accepts may take their time");
+    }
+}

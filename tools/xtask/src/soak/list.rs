@@ -1,0 +1,396 @@
+//! `soak list`: `mailprobe clean` of a long list, killed five times at drawn moments and gone on with.
+//!
+//! The list has duplicates in other letters, rows without an address, values with quotes and line ends, greylisted
+//! addresses and a site whose hosts are dead. It is cleaned in its order and packed, then out of order and plain, with
+//! so little memory that rows and addresses go to OUT.state. What has to hold:
+//! - each line comes out once, whole, with the verdict that mailnet expects; in order, if order was asked for;
+//! - OUT.state never has an address in it while a run is alive, nor after a kill, and is gone at the end;
+//! - the summary in JSON counts what came out;
+//! - in the full version, memory stays below its bound.
+
+use super::world::{Mailnet, World};
+use super::{Failure, Options};
+use crate::interop::process::{Server, interrupted, sleep};
+use crate::interop::report::{self, Tally};
+use flate2::read::GzDecoder;
+use mailnet::Scenario;
+use serde_json::Value;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+struct Size {
+    lines: u64,
+    domains: u64,
+    /// How long a run may take to its end.
+    limit: Duration,
+    /// MiB for rows and addresses, and for the whole process.
+    memory: &'static str,
+    resident_kib_max: u64,
+    max_wait: &'static str,
+}
+
+const FULL: Size = Size {
+    lines: 10_000_000,
+    domains: 2000,
+    limit: Duration::from_secs(4 * 3600),
+    memory: "96",
+    resident_kib_max: 300 * 1024,
+    max_wait: "60",
+};
+const SMALL: Size = Size {
+    lines: 20_000,
+    domains: 30,
+    limit: Duration::from_secs(120),
+    memory: "1",
+    resident_kib_max: u64::MAX,
+    max_wait: "2",
+};
+
+const KILLS: u64 = 5;
+/// When so little comes out that the drawn moment does not come.
+const KILL_AT_LAST: Duration = Duration::from_secs(4);
+/// In every address of the list.
+const MARK: &[u8] = b"soaked";
+const LOOK: Duration = Duration::from_millis(10);
+/// Differences that are printed.
+const SHOWN: usize = 5;
+
+fn scenario(domains: u64) -> String {
+    format!(
+        "seed = 5\n[[personality]]\nname = \"calm\"\nlike = \"generic\"\nehlo = [\"PIPELINING\"]\n[[group]]\nname = \"soaked-{{n}}.example\"\ncount = {domains}\n\
+         mailboxes.ok = [\"50% user-#\"]\nserver = {{ personality = \"calm\", latency_ms = [0, 5] }}\n\
+         [[domain]]\nname = \"soaked-grey.example\"\nmailboxes.greylisted = [\"user-#\"]\ngreylist_ms = 1000\n\
+         [[host]]\nname = \"mx.soaked-dead.example\"\nstate = \"refused\"\n\
+         [[domain]]\nname = \"soaked-dead.example\"\nmx = [\"10 mx.soaked-dead.example\"]\n"
+    )
+}
+
+/// The rows of the list, by their numbers.
+struct List {
+    seed: u64,
+    size: &'static Size,
+    scenario: Scenario,
+}
+
+impl List {
+    /// A number drawn for a row.
+    fn draw(&self, n: u64, salt: u64) -> u64 {
+        fastrand::Rng::with_seed(self.seed ^ n.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ salt << 56).u64(..)
+    }
+
+    /// The address that a row has of its own.
+    fn own(&self, n: u64) -> String {
+        let domain = match self.draw(n, 1) % 200 {
+            0..=2 => "soaked-grey.example".to_owned(),
+            // Not at the beginning: in order, nothing would come out before the first kills.
+            3 if n > self.size.lines / 2 => "soaked-dead.example".to_owned(),
+            other => format!("soaked-{}.example", 1 + (other + n) % self.size.domains),
+        };
+        format!("user-{n}@{domain}")
+    }
+
+    /// What stands in the row's column of addresses: one in ten came before in other letters, one in forty is none.
+    fn address(&self, n: u64) -> String {
+        match self.draw(n, 2) % 40 {
+            0 => "soaked nonsense".to_owned(),
+            1..=4 if n > 0 => self.own(self.draw(n, 3) % n).to_uppercase(),
+            _ => self.own(n),
+        }
+    }
+
+    fn line(&self, n: u64) -> String {
+        let note = match self.draw(n, 4) % 50 {
+            0 => "\"two\nlines\"".to_owned(),
+            1 => "\"say \"\"hi\"\", then\"".to_owned(),
+            _ => format!("note {n}"),
+        };
+        format!("{n},{},{note}", self.address(n))
+    }
+
+    /// The line that has to come out.
+    fn cleaned(&self, n: u64) -> String {
+        let address = self.address(n);
+        let (deliverable, reason) = if address.contains('@') {
+            let reason = self.scenario.expected(&address.to_lowercase()).patient.as_str();
+            (matches!(reason, "mailbox_exists" | "role_account"), reason)
+        } else {
+            (false, "invalid_syntax")
+        };
+        format!("{},{deliverable},{reason}", self.line(n))
+    }
+
+    fn write(&self, path: &Path) -> Result<(), Failure> {
+        let file = File::create(path).map_err(|e| wrong(path, &e))?;
+        let mut out = BufWriter::new(file);
+        let mut write = || {
+            writeln!(out, "n,email,note")?;
+            for n in 0..self.size.lines {
+                writeln!(out, "{}", self.line(n))?;
+            }
+            out.flush()
+        };
+        write().map_err(|e| wrong(path, &e))
+    }
+}
+
+pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
+    let size = if options.small { &SMALL } else { &FULL };
+    let seed = options.seed();
+    report::line(&format!("list: seed {seed}, {} lines, {KILLS} kills in each of two runs", size.lines));
+    let world = World::make(options)?;
+    let text = scenario(size.domains);
+    let scenario = Scenario::parse(&text).map_err(|error| Failure(format!("the scenario: {error}")))?;
+    let list = List { seed, size, scenario };
+    let input = world.path("list.csv");
+    list.write(&input)?;
+    let mut tally = Tally::default();
+    for (name, ordered) in [("in order, packed", true), ("out of order, plain", false)] {
+        let mailnet = world.mailnet(&text)?;
+        let mut random = fastrand::Rng::with_seed(seed);
+        let campaign = Campaign { world: &world, list: &list, input: &input, ordered };
+        let began = Instant::now();
+        let outcome = campaign.go(&mailnet, &mut random)?;
+        let took = began.elapsed().as_secs_f64();
+        tally.check(name, outcome.map(|figures| format!("{figures}, {took:.1} s")));
+        let violations = mailnet.stop()?.get("violations").map(Value::to_string).unwrap_or_default();
+        let held = if violations == "{}" { Ok("none".to_owned()) } else { Err(violations) };
+        tally.check("no rule of the protocols broken", held);
+    }
+    Ok(Some(tally))
+}
+
+struct Campaign<'a> {
+    world: &'a World,
+    list: &'a List,
+    input: &'a Path,
+    ordered: bool,
+}
+
+impl Campaign<'_> {
+    /// Kills five times and lets the last run end.
+    fn go(&self, mailnet: &Mailnet, random: &mut fastrand::Rng) -> Result<Result<String, String>, Failure> {
+        let (mut resident, mut kills) = (0, 0);
+        for kill in 0..=KILLS {
+            let more = if kill == KILLS { u64::MAX } else { random.u64(0..self.list.size.lines * 5) };
+            let mut run = self.start(mailnet, kill > 0)?;
+            let watched = self.watch(&mut run, more, kill < KILLS, &mut resident)?;
+            match watched {
+                Watched::Killed => kills += 1,
+                Watched::Ended => break,
+                Watched::Told(address) => return Ok(Err(address)),
+            }
+        }
+        if kills < KILLS / 2 {
+            return Ok(Err(format!("{kills} kills: the runs end too soon to prove anything")));
+        }
+        let left = self.left_behind();
+        if !left.is_empty() {
+            return Ok(Err(format!("left behind: {}", left.join(", "))));
+        }
+        let bound = self.list.size.resident_kib_max;
+        if resident > bound {
+            return Ok(Err(format!("{resident} KiB resident, {bound} at most")));
+        }
+        let judged = self.judge()?.and_then(|()| self.summary());
+        Ok(judged.map(|summary| format!("{kills} kills, {summary}, {} MiB resident", resident / 1024)))
+    }
+
+    fn output(&self) -> PathBuf {
+        self.world.path(if self.ordered { "out.csv.gz" } else { "out.csv" })
+    }
+
+    fn beside(&self, ending: &str) -> PathBuf {
+        let mut name = self.output().into_os_string();
+        name.push(ending);
+        name.into()
+    }
+
+    fn start(&self, mailnet: &Mailnet, resume: bool) -> Result<Server, Failure> {
+        let (input, output) = (self.input.to_string_lossy(), self.output());
+        let (output, summary) = (output.to_string_lossy(), self.world.path("summary.json"));
+        let summary = summary.to_string_lossy();
+        let size = self.list.size;
+        let mut arguments = vec![&*input, "-o", &*output, "--summary", &*summary];
+        arguments.extend(["--memory", size.memory, "--max-wait", size.max_wait]);
+        arguments.extend(resume.then_some("--resume"));
+        arguments.extend((!self.ordered).then_some("--unordered"));
+        self.world.clean(mailnet, &arguments)
+    }
+
+    /// Lets a run go on until so many octets more came out, or to its end, and looks at OUT.state meanwhile.
+    fn watch(&self, run: &mut Server, more: u64, kill: bool, resident: &mut u64) -> Result<Watched, Failure> {
+        let length = || fs::metadata(self.beside(".partial")).map_or(0, |data| data.len());
+        let (before, began) = (length(), Instant::now());
+        let mut eye = Eye::new(self.beside(".state"));
+        loop {
+            interrupted()?;
+            *resident = resident_kib(run.id()).unwrap_or(0).max(*resident);
+            if eye.sees_an_address() {
+                return Ok(Watched::Told("OUT.state has an address in it".into()));
+            }
+            if let Some(status) = run.ended()? {
+                return if status.success() {
+                    Ok(Watched::Ended)
+                } else {
+                    Err(run.complain(&format!("ended: {status}")))
+                };
+            }
+            let waited = began.elapsed();
+            if kill && (length() > before + more || waited > KILL_AT_LAST) {
+                run.kill()?;
+                let seen = eye.sees_an_address();
+                let told = || Watched::Told("OUT.state has an address in it after a kill".into());
+                return Ok(if seen { told() } else { Watched::Killed });
+            }
+            if waited > self.list.size.limit {
+                return Err(run.complain("does not end"));
+            }
+            sleep(LOOK)?;
+        }
+    }
+
+    fn left_behind(&self) -> Vec<String> {
+        let endings = [".partial", ".state", ".packed"].map(|ending| self.beside(ending));
+        endings.iter().filter(|path| path.exists()).map(|path| path.display().to_string()).collect()
+    }
+
+    /// Each line once, with its verdict, and in its place if order was asked for.
+    fn judge(&self) -> Result<Result<(), String>, Failure> {
+        let path = self.output();
+        let file = File::open(&path).map_err(|e| wrong(&path, &e))?;
+        let plain: Box<dyn Read> = if self.ordered { Box::new(GzDecoder::new(file)) } else { Box::new(file) };
+        let mut input = BufReader::new(plain);
+        let lines = self.list.size.lines;
+        let (mut came, mut count, mut wrong_lines) = (vec![false; lines as usize], 0, Vec::new());
+        let mut row = String::new();
+        while next_row(&mut input, &mut row).map_err(|e| wrong(&path, &e))? {
+            let number = row.split(',').next().and_then(|n| n.parse::<u64>().ok());
+            let Some(n) = number.filter(|&n| n < lines) else {
+                if row != "n,email,note,deliverable,reason" {
+                    wrong_lines.push(format!("a strange line: {row}"));
+                }
+                continue;
+            };
+            if std::mem::replace(&mut came[n as usize], true) {
+                wrong_lines.push(format!("line {n} twice"));
+            }
+            if self.ordered && n != count {
+                wrong_lines.push(format!("line {n} in place {count}"));
+            }
+            let expected = self.list.cleaned(n);
+            if row != expected {
+                wrong_lines.push(format!("{row}, not {expected}"));
+            }
+            count += 1;
+        }
+        if count != lines {
+            wrong_lines.push(format!("{count} lines of {lines}"));
+        }
+        let shown: Vec<&str> = wrong_lines.iter().take(SHOWN).map(String::as_str).collect();
+        Ok(if shown.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{}: {}", wrong_lines.len(), shown.join("; ")))
+        })
+    }
+
+    fn summary(&self) -> Result<String, String> {
+        let text = fs::read(self.world.path("summary.json")).map_err(|error| error.to_string())?;
+        let json: Value = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+        let number = |name: &str| json.get(name).and_then(Value::as_u64).unwrap_or(u64::MAX);
+        let reasons = json.get("reasons").and_then(Value::as_object);
+        let sum: u64 = reasons.into_iter().flat_map(|counts| counts.values()).filter_map(Value::as_u64).sum();
+        let rows = number("rows");
+        if rows != self.list.size.lines || sum != rows {
+            return Err(format!("the summary counts {rows} rows and {sum} reasons"));
+        }
+        Ok(format!("{} rows done before the last run", number("resumed")))
+    }
+}
+
+enum Watched {
+    Killed,
+    Ended,
+    /// What must never be there was there.
+    Told(String),
+}
+
+/// Looks for addresses in a file that grows and changes.
+struct Eye {
+    path: PathBuf,
+    looked: u64,
+}
+
+impl Eye {
+    fn new(path: PathBuf) -> Eye {
+        Eye { path, looked: 0 }
+    }
+
+    /// Looks at what is new, and each time at the beginning again, where blocks are used anew.
+    fn sees_an_address(&mut self) -> bool {
+        const AGAIN: u64 = 1 << 20;
+        let Ok(mut file) = File::open(&self.path) else { return false };
+        let length = file.metadata().map_or(0, |data| data.len());
+        let from = self.looked.min(length).saturating_sub(MARK.len() as u64);
+        let mut look = |from: u64, most: u64| {
+            let mut bytes = Vec::new();
+            let read =
+                file.seek(SeekFrom::Start(from)).and_then(|_| (&file).take(most).read_to_end(&mut bytes));
+            let folded = bytes.to_ascii_lowercase();
+            read.is_ok() && folded.windows(MARK.len()).any(|window| window == MARK)
+        };
+        let seen = look(from, 64 << 20) || look(0, AGAIN);
+        self.looked = length;
+        seen
+    }
+}
+
+/// The next row without its end; a line within quotes goes on.
+fn next_row(input: &mut impl BufRead, row: &mut String) -> std::io::Result<bool> {
+    row.clear();
+    while input.read_line(row)? > 0 {
+        if row.bytes().filter(|&byte| byte == b'"').count().is_multiple_of(2) {
+            row.truncate(row.trim_end_matches('\n').len());
+            return Ok(true);
+        }
+    }
+    Ok(!row.is_empty())
+}
+
+fn resident_kib(id: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().split(' ').next()?.parse().ok()
+}
+
+fn wrong(path: &Path, error: &dyn std::error::Error) -> Failure {
+    Failure(format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_end_outside_of_quotes() {
+        let mut input = &b"1,a\n2,\"b\nc\"\n3,\"say \"\"hi\"\"\"\n"[..];
+        let (mut row, mut rows) = (String::new(), Vec::new());
+        while next_row(&mut input, &mut row).unwrap() {
+            rows.push(row.clone());
+        }
+        assert_eq!(rows, ["1,a", "2,\"b\nc\"", "3,\"say \"\"hi\"\"\""]);
+    }
+
+    #[test]
+    fn the_list_has_what_makes_it_hard() {
+        let scenario = Scenario::parse(&scenario(SMALL.domains)).unwrap();
+        let list = List { seed: 1, size: &SMALL, scenario };
+        let cleaned: Vec<String> = (9000..14_000).map(|n| list.cleaned(n)).collect();
+        let count = |part: &str| cleaned.iter().filter(|line| line.contains(part)).count();
+        assert!(count("invalid_syntax") > 50 && count("two\nlines") > 50 && count("USER-") > 250);
+        assert!(count("soaked-grey") > 30 && count("soaked-dead") > 10 && count("unverifiable") > 10);
+        assert!(count("true,mailbox_exists") > 1000 && count("mailbox_not_found") > 1000);
+    }
+}
