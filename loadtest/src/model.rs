@@ -202,8 +202,14 @@ fn group(workload: &Workload, figures: &Figures, limits: &Limits, recipients: f6
             }
         };
     let recipients_per_session = recipients / sessions.max(1e-9);
-    let idle = if workload.way == Way::Clean { 0.0 } else { figures.session_idle_s };
-    let session_life = life(workload, recipients_per_session) + idle;
+    let waits = match workload.way {
+        Way::Clean => 0.0,
+        Way::Api | Way::Batch => {
+            let wait = figures.session_idle_s;
+            wait + (recipients_per_session - 1.0).max(0.0) * gap(each / workload.seconds, wait)
+        }
+    };
+    let session_life = life(workload, recipients_per_session) + waits;
     let by_sessions = limits.sessions / session_life * recipients_per_session.max(1.0);
     let by_starts = limits.starts / 60.0 * recipients_per_session.max(1.0);
     let (rate, bound_by) = if by_sessions < by_starts {
@@ -226,6 +232,13 @@ fn group(workload: &Workload, figures: &Figures, limits: &Limits, recipients: f6
         sources: polite_rate.map_or(1.0, |rate| (wanted / rate).ceil().max(1.0)),
         seconds_with_one: polite_rate.map_or(0.0, |rate| each / rate),
     }
+}
+
+/// How long a session waits on average for a check that still finds it: the mean of an exponential gap below the wait.
+fn gap(per_second: f64, wait: f64) -> f64 {
+    let passed = per_second * wait;
+    // Where next to nothing comes, whatever comes is as likely early as late.
+    if passed < 1e-6 { wait / 2.0 } else { 1.0 / per_second - wait / passed.exp_m1() }
 }
 
 /// Round trips of a session: connect, greeting and EHLO are three; STARTTLS, the handshake (one in TLS 1.3) and EHLO
@@ -325,6 +338,28 @@ pub mod tests {
         let demand = Demand::of(&fast, &figures(), &built_in(Pace::Lab));
         assert!(demand.sessions < 1e-6, "{}", demand.sessions);
         close(demand.cpu_parts[1].1, 100.0);
+    }
+
+    #[test]
+    fn a_session_lives_while_checks_find_it() {
+        // By simulation: gaps drawn until one is longer than the wait.
+        let (per_second, wait) = (0.4, 2.0);
+        let mut random = crate::random::Random::new(5);
+        let (mut sum, mut count) = (0.0, 0.0);
+        for _ in 0..200_000 {
+            let drawn = random.exponential() / per_second;
+            if drawn < wait {
+                (sum, count) = (sum + drawn, count + 1.0);
+            }
+        }
+        assert!((gap(per_second, wait) - sum / count).abs() < 0.01, "{}", gap(per_second, wait));
+        close(gap(1e-9, 2.0), 1.0);
+        let mut work = workload(Way::Api);
+        work.per_domain = per_second * work.seconds;
+        let group = &Demand::of(&work, &figures(), &built_in(Pace::Lab)).groups[0];
+        let each = (per_second * wait).exp();
+        close(group.recipients_per_session, each);
+        close(group.session_life, 6.0 * 0.05 + wait + (each - 1.0) * gap(per_second, wait));
     }
 
     #[test]
