@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 const LATENCY_MS: u64 = 20;
 /// Checks a second, and for how many seconds.
 const FAST_RATES: [(f64, u64); 3] = [(100.0, 10), (500.0, 6), (2000.0, 5)];
-const FULL_RATES: [(f64, u64); 3] = [(50.0, 16), (200.0, 10), (500.0, 6)];
+const FULL_RATES: [(f64, u64); 4] = [(50.0, 16), (200.0, 10), (500.0, 6), (2000.0, 5)];
 /// Domains of the runs over the API.
 const API_DOMAINS: u64 = 500;
 
