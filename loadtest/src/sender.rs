@@ -353,8 +353,12 @@ impl<'r> Thread<'r> {
 
     /// What was due before the end and was not sent took until the end at least.
     fn count_unsent(&mut self) {
-        let end = self.shared.end.min(Instant::now());
+        let end = self.shared.end;
         let Some(mut arrivals) = self.arrivals.clone() else { return };
+        if self.stopped() {
+            // Who ends a run early has not waited for what was just due.
+            return;
+        }
         loop {
             let due = self.shared.begin + arrivals.due();
             if due >= end {
