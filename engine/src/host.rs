@@ -7,6 +7,7 @@ use crate::runtime::Runtime;
 use engine_proto::address::{Address, Domain};
 use engine_proto::dns::public::is_public;
 use engine_proto::dns::{Name, Outcome, Question, RecordKind, Records};
+use rustix::time::{ClockId, clock_gettime};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
@@ -143,9 +144,7 @@ fn addresses(outcome: &Outcome) -> Vec<IpAddr> {
 
 /// The processor time of this thread, where the kernel counts it.
 pub(crate) fn thread_time() -> Option<Duration> {
-    // "time on the CPU in ns, time waiting, slices": Documentation/scheduler/sched-stats.rst.
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    text.split_ascii_whitespace().next()?.parse().ok().map(Duration::from_nanos)
+    clock_gettime(ClockId::ThreadCPUTime).try_into().ok()
 }
 
 /// Whether the kernel has a route to hosts on IPv6: the public Internet, or a network that the operator allows.

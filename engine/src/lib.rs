@@ -40,10 +40,11 @@ use engine_proto::verdict::Reason;
 use inbox::Inbox;
 pub use inquiry::{Asker, MailHosts, Pending, pending};
 use inquiry::{Inquiry, Place};
-use runtime::Chosen;
+use runtime::{Chosen, Flavor};
 use shard::{ShardFace, ShardMain, Shared};
 use std::cell::Cell;
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -185,7 +186,15 @@ impl Engine {
     ///
     /// # Errors
     /// [`StartError`] when no runtime can be had or the configuration cannot work on this host.
-    pub fn start(mut config: EngineConfig) -> Result<Engine, StartError> {
+    pub fn start(config: EngineConfig) -> Result<Engine, StartError> {
+        Engine::launch(config, runtime::run)
+    }
+
+    /// Starts the shards, each by `run` on a thread of its own.
+    fn launch(
+        mut config: EngineConfig,
+        run: impl Fn(Flavor, ShardMain) -> io::Result<()> + Copy + Send + 'static,
+    ) -> Result<Engine, StartError> {
         let chosen = runtime::choose(config.runtime, config.driver).map_err(StartError)?;
         host::complete(&mut config)?;
         let shared = Arc::new(shared(config)?);
@@ -194,7 +203,7 @@ impl Engine {
             let main = ShardMain { index, shared: Arc::clone(&shared) };
             let flavor = chosen.flavor;
             let thread = std::thread::Builder::new().name(format!("shard-{index}")).spawn(move || {
-                if let Err(error) = runtime::run(flavor, main) {
+                if let Err(error) = run(flavor, main) {
                     tracing::error!("shard {index} could not start: {error}");
                 }
             });

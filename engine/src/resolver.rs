@@ -13,7 +13,7 @@ use engine_proto::dns::cache::Cache;
 use engine_proto::dns::lookup::{Lookup, LookupConfig, Transmit, Transport};
 use engine_proto::dns::message::FrameReader;
 use engine_proto::dns::upstreams::Upstreams;
-use engine_proto::dns::{Outcome, Question};
+use engine_proto::dns::{Name, Outcome, Question, RecordKind};
 use engine_proto::limits::{DNS_CACHE_MAX, DNS_TCP_MESSAGE_BYTES_MAX};
 use engine_proto::outage::Resolvers;
 use rand::Rng;
@@ -22,7 +22,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -41,6 +41,8 @@ const PORT_ERROR_PAUSE: Duration = Duration::from_millis(10);
 /// Room for a datagram: more than EDNS lets a resolver send.
 const DATAGRAM_BYTES: usize = 2048;
 
+const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
 pub(crate) struct Resolver<R: Runtime> {
     inner: Rc<Inner<R>>,
 }
@@ -57,6 +59,10 @@ struct Inner<R: Runtime> {
     health: Arc<Resolvers>,
     /// How many outages were over when the cache was last used.
     outages: Cell<u32>,
+    /// What is asked to see whether anybody is there at all: the address of the name that we say in EHLO.
+    own_name: Question,
+    /// It is being asked.
+    calling: Cell<bool>,
 }
 
 /// A question that is being asked, and who waits for it.
@@ -98,6 +104,8 @@ impl<R: Runtime> Clone for Resolver<R> {
 impl<R: Runtime> Resolver<R> {
     pub(crate) fn new(config: &EngineConfig, health: Arc<Resolvers>) -> Resolver<R> {
         let upstreams = config.resolvers.clone();
+        let own_name =
+            config.ehlo.as_deref().and_then(Name::parse).unwrap_or_else(|| Name::reverse(LOCALHOST));
         Resolver {
             inner: Rc::new(Inner {
                 config: LookupConfig::new(upstreams.len()),
@@ -106,6 +114,8 @@ impl<R: Runtime> Resolver<R> {
                 health,
                 upstreams,
                 cache: RefCell::new(Cache::new(DNS_CACHE_MAX)),
+                own_name: Question { name: own_name, kind: RecordKind::A },
+                calling: Cell::new(false),
                 flights: RefCell::default(),
                 ports: RefCell::default(),
                 random: RefCell::new(seed::rng()),
@@ -157,9 +167,29 @@ async fn fly<R: Runtime>(inner: Rc<Inner<R>>, question: Question, flight: Rc<Fli
 }
 
 impl<R: Runtime> Inner<R> {
-    /// Drives one lookup to its end.
+    /// Asks a question, and notes what that shows of the resolvers.
     async fn ask(self: &Rc<Self>, question: &Question) -> Outcome {
-        let (first, heard) = (self.record.borrow().first(), self.health.heard());
+        let heard = self.health.heard();
+        let lookup = self.drive(question).await;
+        if lookup.any_answer() || !self.health.is_suspect() {
+            self.health.note(lookup.any_answer(), heard);
+        } else if !self.calling.replace(true) {
+            // Names whose own servers are dead look like dead resolvers. Ours is another matter, so it tells them apart.
+            // Boxed: few questions come to this, and all would have room for it.
+            let answered = Box::pin(self.drive(&self.own_name)).await.any_answer();
+            self.calling.set(false);
+            self.health.note(answered, heard);
+        }
+        // Without a deadline and without anything to send, the lookup has ended.
+        lookup.into_outcome().unwrap_or(Outcome::Failed {
+            why: engine_proto::dns::Failure::Timeout,
+            ttl: engine_proto::limits::DNS_FAILURE_TTL,
+        })
+    }
+
+    /// Drives one lookup to its end.
+    async fn drive(self: &Rc<Self>, question: &Question) -> Lookup {
+        let first = self.record.borrow().first();
         let mut lookup = Lookup::new(question.clone(), &self.config, first, R::now());
         let slot = Rc::new(Slot::default());
         let mut used: Vec<(Rc<Port<R>>, u16)> = Vec::new();
@@ -183,12 +213,7 @@ impl<R: Runtime> Inner<R> {
             port.pending.borrow_mut().remove(&id);
         }
         self.record.borrow_mut().note(&lookup);
-        self.health.note(lookup.any_answer(), heard);
-        // Without a deadline and without anything to send, the lookup has ended.
-        lookup.into_outcome().unwrap_or(Outcome::Failed {
-            why: engine_proto::dns::Failure::Timeout,
-            ttl: engine_proto::limits::DNS_FAILURE_TTL,
-        })
+        lookup
     }
 
     async fn send(

@@ -12,7 +12,7 @@ use crate::runtime::{Main, sim as runtime};
 use crate::seed::simulated as seed;
 use crate::shard::{Shard, ShardMain, Shared};
 use crate::work::{Mailbox, Message};
-use crate::{Answer, Client, Refusal, Request, StartError, tls};
+use crate::{Answer, Client, Engine, Refusal, Request, StartError, tls};
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -34,6 +34,35 @@ pub trait World {
     fn answered(&mut self, now: Duration, answer: Answer) -> Option<(Duration, Request)>;
     /// The engine does not take a request.
     fn refused(&mut self, now: Duration, ticket: u64, refusal: Refusal);
+}
+
+/// Peers in memory at real time, made for each shard on its own thread: [`start_in_memory`].
+pub trait MemoryPeers {
+    /// The engine connects; what is put into `greeting` is what it hears first.
+    fn connect(&mut self, to: SocketAddr, greeting: &mut Vec<u8>) -> Box<dyn MemoryHost>;
+    /// The engine asks a resolver.
+    fn datagram(&mut self, payload: &[u8]) -> Option<Vec<u8>>;
+}
+
+/// A host in memory, for one connection.
+pub trait MemoryHost {
+    /// The engine says `bytes`; what is added to `replies` is what it hears.
+    fn hear(&mut self, bytes: &[u8], replies: &mut Vec<u8>);
+}
+
+/// Starts an engine like [`Engine::start`], on the runtime and driver of `config`, whose peers are made by `peers` and
+/// which opens no socket.
+///
+/// # Errors
+/// As [`Engine::start`].
+pub fn start_in_memory(
+    config: EngineConfig,
+    peers: fn() -> Box<dyn MemoryPeers>,
+) -> Result<Engine, StartError> {
+    Engine::launch(config, move |flavor, main| {
+        crate::runtime::memory::populate(peers());
+        crate::runtime::run_in_memory(flavor, main)
+    })
 }
 
 /// A connection as the world sees it.

@@ -51,6 +51,12 @@ impl Resolvers {
         }
     }
 
+    /// True when one more silent lookup would make an outage, or there is one: then it had better be one about a name
+    /// that is known to be answered.
+    pub fn is_suspect(&self) -> bool {
+        self.silent.load(Relaxed) + 1 >= DNS_SILENT_LOOKUPS_MAX
+    }
+
     /// True when silence is laid to the resolvers and not to the domains. The first answer ends it, so that looking
     /// up has to go on meanwhile.
     pub fn are_down(&self) -> bool {

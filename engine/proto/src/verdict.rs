@@ -7,6 +7,8 @@
 pub mod catch_all;
 pub mod classify;
 mod lexicon;
+#[cfg(test)]
+mod mutation_tests;
 mod patterns;
 mod provider;
 mod words;

@@ -109,3 +109,16 @@ pub(crate) fn run<M: super::Main>(flavor: Flavor, main: M) -> io::Result<()> {
         Flavor::Glommio => glommio::run(main.run::<glommio::Glommio>()),
     }
 }
+
+/// The same with peers in memory.
+///
+/// # Errors
+/// As [`run`].
+#[cfg(feature = "sim")]
+pub(crate) fn run_in_memory<M: super::Main>(flavor: Flavor, main: M) -> io::Result<()> {
+    use super::memory::Memory;
+    match flavor {
+        Flavor::Monoio(driver) => monoio::run(driver, main.run::<Memory<monoio::Monoio>>()),
+        Flavor::Glommio => glommio::run(main.run::<Memory<glommio::Glommio>>()),
+    }
+}

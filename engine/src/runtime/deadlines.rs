@@ -1,8 +1,9 @@
 //! The deadlines of a thread's operations: a flat table that one task looks through a few times a second.
 //!
 //! Nearly every deadline of an engine is let pass unused, half a minute or more after it was set, and one is set with
-//! every read and write. So they are kept cheap instead of exact: a deadline costs a slot of a table and no look at the
-//! clock, and it is noticed up to [`TICK`] late. A runtime's own timers take part in this with one sleep a tick.
+//! every read and write. So they are kept cheap instead of exact: a deadline costs a slot of a table, and it is
+//! noticed up to [`TICK`] late. A runtime's own timers take part in this with one sleep a tick, and with one for each
+//! deadline that is nearer than that.
 
 use super::Runtime;
 use std::cell::{Cell, RefCell};
@@ -42,7 +43,12 @@ impl<R: Runtime, F: Future> Future for Before<R, F> {
         let table = |table: &Table| match me.place.0 {
             Some(place) => table.is_over(place, context.waker()),
             None => {
-                me.place.0 = Some(table.enter(*me.deadline, context.waker()));
+                let place = table.enter(*me.deadline, context.waker());
+                me.place.0 = Some(place);
+                let left = me.deadline.saturating_duration_since(R::now());
+                if left < TICK {
+                    R::spawn(wait::<R>(place, left));
+                }
                 if !table.ticking.replace(true) {
                     R::spawn(tick::<R>());
                 }
@@ -127,25 +133,40 @@ impl Table {
         Some(std::mem::replace(slot, Slot::Free))
     }
 
+    /// Who is to be woken, if the deadline in this slot has passed.
+    fn look_at(&self, place: u32, now: Instant) -> Option<Waker> {
+        self.slots.borrow_mut().all.get_mut(place as usize)?.end(now)
+    }
+
     /// Wakes those whose deadline has passed; false when nobody is left.
     fn look(&self, now: Instant) -> bool {
-        let mut late = Vec::new();
-        let mut any = false;
-        for slot in &mut self.slots.borrow_mut().all {
-            match slot {
-                Slot::Waits(deadline, _) if *deadline <= now => {
-                    if let Slot::Waits(_, waker) = std::mem::replace(slot, Slot::Over) {
-                        late.push(waker);
-                    }
-                }
-                Slot::Waits(..) => any = true,
-                Slot::Free | Slot::Over => {}
-            }
-        }
-        let any = any || !late.is_empty();
+        let mut slots = self.slots.borrow_mut();
+        let late: Vec<Waker> = slots.all.iter_mut().filter_map(|slot| slot.end(now)).collect();
+        let any = slots.all.len() > slots.free.len();
+        drop(slots);
         late.into_iter().for_each(Waker::wake);
         any
     }
+}
+
+impl Slot {
+    /// Who is to be woken, if the deadline has passed; it is over then.
+    fn end(&mut self, now: Instant) -> Option<Waker> {
+        match self {
+            Slot::Waits(deadline, _) if *deadline <= now => match std::mem::replace(self, Slot::Over) {
+                Slot::Waits(_, waker) => Some(waker),
+                Slot::Free | Slot::Over => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+/// Looks at one slot when its deadline has come. By then it may be another's, whose deadline counts.
+async fn wait<R: Runtime>(place: u32, left: Duration) {
+    R::sleep(left).await;
+    let late = TABLE.with(|table| table.look_at(place, R::now()));
+    late.into_iter().for_each(Waker::wake);
 }
 
 async fn tick<R: Runtime>() {
@@ -174,6 +195,9 @@ mod tests {
             let past = Instant::now();
             assert_eq!(before::<Monoio, _>(past, async { 7 }).await, Some(7));
             assert_eq!(TABLE.with(|table| table.slots.borrow().all.len()), 0);
+            let soon = Instant::now() + Duration::from_millis(2);
+            assert_eq!(before::<Monoio, _>(soon, pending::<()>()).await, None);
+            assert!(Instant::now() >= soon);
             let deadline = Instant::now() + Duration::from_millis(50);
             assert_eq!(before::<Monoio, _>(deadline, pending::<()>()).await, None);
             assert!(Instant::now() >= deadline);

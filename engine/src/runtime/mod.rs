@@ -5,11 +5,15 @@
 mod choice;
 mod deadlines;
 mod glommio;
+#[cfg(feature = "sim")]
+pub(crate) mod memory;
 mod monoio;
 #[cfg(feature = "sim")]
 pub(crate) mod sim;
 
-pub(crate) use choice::{Chosen, choose, run};
+#[cfg(feature = "sim")]
+pub(crate) use choice::run_in_memory;
+pub(crate) use choice::{Chosen, Flavor, choose, run};
 
 use futures_lite::FutureExt;
 use futures_lite::future::CatchUnwind;

@@ -14,6 +14,10 @@ mod soak;
 use clap::Parser;
 use std::process::ExitCode;
 
+// Simulations and measurements run on the allocator of the product.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Tasks of the project")]
 enum Task {

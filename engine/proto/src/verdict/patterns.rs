@@ -256,7 +256,9 @@ pub(super) const RULES: &[Rule] = &[
         .says(&[ServerDisk])
         .unless(&[NoMailbox, DisabledMailbox]),
     Rule::new("no-space", Temporary, Host, "R W").at(At::Any).status(&[(3, 0, ALL)]).says(&[NoSpace]),
-    Rule::new("full-status", Full, Recipient, "R").status(&[(2, 2, 2)]).unless(&[Uncertain, SenderWord]),
+    Rule::new("full-status", Full, Recipient, "R")
+        .status(&[(2, 2, 2)])
+        .unless(&[Uncertain, SenderWord, Conduct, Denied]),
     // Protocol.
     Rule::new("protocol", Unclear, Session, "R")
         .at(At::Any)

@@ -2,11 +2,11 @@
 
 use super::plan::{Named, Plan, Zone};
 
-const A: u16 = 1;
-const MX: u16 = 15;
+pub(super) const A: u16 = 1;
+pub(super) const MX: u16 = 15;
 const NO_ERROR: u8 = 0;
 const SERVFAIL: u8 = 2;
-const NX_DOMAIN: u8 = 3;
+pub(super) const NX_DOMAIN: u8 = 3;
 
 /// A question, as far as it matters here.
 pub struct Query<'q> {
@@ -15,7 +15,7 @@ pub struct Query<'q> {
     end: usize,
     /// In lower case.
     pub name: String,
-    kind: u16,
+    pub(super) kind: u16,
 }
 
 /// Reads the question of a message.
@@ -69,7 +69,7 @@ pub fn answer(query: &Query<'_>, plan: &Plan, tcp: bool) -> Option<Vec<u8>> {
 }
 
 /// The data of an MX record (RFC 1035 3.3.9).
-fn exchange(preference: u16, host: &str) -> Vec<u8> {
+pub(super) fn exchange(preference: u16, host: &str) -> Vec<u8> {
     let mut data = preference.to_be_bytes().to_vec();
     for label in host.split('.').filter(|label| !label.is_empty()) {
         data.push(label.len() as u8);
@@ -80,7 +80,7 @@ fn exchange(preference: u16, host: &str) -> Vec<u8> {
 }
 
 impl Query<'_> {
-    fn with(&self, records: &[Vec<u8>]) -> Vec<u8> {
+    pub(super) fn with(&self, records: &[Vec<u8>]) -> Vec<u8> {
         let mut message = self.head(NO_ERROR, false, records.len() as u16);
         for data in records {
             // The owner is the name of the question; class IN, an hour.
@@ -93,7 +93,7 @@ impl Query<'_> {
         message
     }
 
-    fn without(&self, code: u8) -> Vec<u8> {
+    pub(super) fn without(&self, code: u8) -> Vec<u8> {
         self.head(code, false, 0)
     }
 

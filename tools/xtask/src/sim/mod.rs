@@ -6,10 +6,12 @@
 mod dns;
 mod judge;
 mod plan;
+mod scaling;
 mod smtp;
 mod texts;
 mod world;
 
+use crate::interop::Failure;
 use crate::interop::process::interrupted;
 use crate::interop::report::{self, Tally};
 use clap::Args;
@@ -37,6 +39,9 @@ pub struct Options {
     /// Plant a fault and see whether it is noticed.
     #[arg(long, value_parser = fault)]
     plant: Option<Fault>,
+    /// Measure one shard against two on each runtime and driver, with peers in memory.
+    #[arg(long)]
+    scaling: bool,
     /// Threads.
     #[arg(long, default_value_t = 2)]
     threads: usize,
@@ -62,7 +67,11 @@ const LIMIT: Duration = Duration::from_secs(3600);
 
 pub fn main(options: &Options) -> ExitCode {
     let mut tally = Tally::default();
-    if let Some(fault) = options.plant {
+    if options.scaling {
+        if let Err(Failure(message)) = scaling::run(&mut tally) {
+            tally.check("scaling", Err(message));
+        }
+    } else if let Some(fault) = options.plant {
         plant(fault, options.seed, &mut tally);
     } else {
         let seeds = if options.small { SMALL_SEEDS } else { options.seeds };
@@ -223,5 +232,28 @@ fn broken_by(fault: Fault) -> Invariant {
         Fault::IgnoreSessions | Fault::IgnoreStarts => Invariant::Manners,
         Fault::StarveSite => Invariant::Fairness,
         Fault::LeakTask | Fault::LeakSession | Fault::LeakGroup => Invariant::Memory,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_gives_the_same_run_and_another_one_another() {
+        let trace = |seed| {
+            let outcome = run(seed, None, None).unwrap();
+            (outcome.ending.trace, outcome.world.trace)
+        };
+        let traces: Vec<_> = (1..6).map(trace).collect();
+        assert_eq!(traces, (1..6).map(trace).collect::<Vec<_>>());
+        assert!(traces.windows(2).all(|pair| pair[0] != pair[1]));
+    }
+
+    #[test]
+    fn every_planted_fault_is_noticed_as_what_it_is() {
+        let mut tally = Tally::default();
+        FAULTS.iter().for_each(|(fault, _)| plant(*fault, 1, &mut tally));
+        assert_eq!((tally.passed as usize, tally.failed), (FAULTS.len(), 0));
     }
 }

@@ -176,6 +176,9 @@ pub struct Mailbox {
     pub role: bool,
 }
 
+/// Domains of a hoster: more than any site may have sessions by default.
+const HOSTED: u32 = 16;
+
 impl Plan {
     pub fn draw(seed: u64) -> Plan {
         let mut random = Rng::with_seed(seed);
@@ -209,16 +212,20 @@ impl Plan {
 
     fn draw_site(&mut self, index: u32, random: &mut Rng) {
         let name = format!("s{index}.example");
-        let well = random.u8(..) < 120;
+        // The first is a hoster's: each of its domains has a host of its own.
+        let hoster = index == 0;
+        let well = hoster || random.u8(..) < 120;
         let ceiling = Ceiling::of(self.profile(), &name);
         let first = self.hosts.len() as u32;
-        let count = random.choice([1, 1, 2, 3]).unwrap_or(1);
+        let count = if hoster { HOSTED } else { random.choice([1, 1, 2, 3]).unwrap_or(1) };
         for number in 0..count {
             self.draw_host(&name, index, number, well, random);
         }
         let round_trip = self.hosts[first as usize..].iter().map(|host| host.manners.round_trip).max();
         let domains = random.choice([1, 1, 1, 2, 3, 6]).unwrap_or(1);
-        for _ in 0..domains {
+        let domains = if hoster { HOSTED } else { domains };
+        for number in 0..domains {
+            let (first, count) = if hoster { (first + number, 1) } else { (first, count) };
             self.draw_domain(index, first, count, well, random);
         }
         let round_trip = round_trip.unwrap_or_default();

@@ -79,7 +79,7 @@ impl Peer {
         self.heard.extend_from_slice(bytes);
         let mut out = Out::default();
         let mut first = scene.now >= self.said_until;
-        let heard = std::mem::take(&mut self.heard);
+        let (heard, mut group_over) = (std::mem::take(&mut self.heard), false);
         let mut rest = &heard[..];
         while let Some(end) = rest.windows(2).position(|pair| pair == b"\r\n") {
             let line = String::from_utf8_lossy(&rest[..end]);
@@ -90,6 +90,11 @@ impl Peer {
             if !std::mem::replace(&mut first, false) && !self.pipelining {
                 scene.breaches.push(format!("spoke before its turn: {}", verb(&line)));
             }
+            if group_over {
+                // RFC 2920 3.1: these end a group.
+                scene.breaches.push(format!("sent {} behind the end of a group", verb(&line)));
+            }
+            group_over = matches!(verb(&line).as_str(), "EHLO" | "HELO" | "STARTTLS" | "QUIT");
             self.obey(&line, scene, &mut out);
         }
         self.heard = rest.to_vec();

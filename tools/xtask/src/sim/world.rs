@@ -57,6 +57,10 @@ pub const RESOLVER: SocketAddr =
 const SLACK: Duration = Duration::from_secs(2);
 /// How long an outage may be said to last after a word from anybody.
 const OUTAGE_GRACE: Duration = Duration::from_secs(4);
+/// The resolver takes less.
+const DNS_LATENCY_MAX: Duration = Duration::from_millis(50);
+/// A question that nobody answers is open for longer: its three tries take 1, 2 and 4 s.
+const DNS_SILENCE: Duration = Duration::from_secs(6);
 /// How long a greylisted recipient is put off.
 const GREYLISTED: Duration = Duration::from_secs(60);
 
@@ -71,7 +75,8 @@ pub struct World {
     greylist: HashMap<String, Duration>,
     lost: HashMap<String, u8>,
     last_mail: Duration,
-    last_dns: Duration,
+    /// When the resolver last answered, and when it did before that.
+    last_dns: [Duration; 2],
     pub breaches: Vec<Breach>,
     pub told: Vec<String>,
     pub telling: Option<u64>,
@@ -119,7 +124,7 @@ impl World {
             greylist: HashMap::new(),
             lost: HashMap::new(),
             last_mail: Duration::ZERO,
-            last_dns: Duration::ZERO,
+            last_dns: [Duration::ZERO; 2],
             breaches: Vec::new(),
             told: Vec::new(),
             telling,
@@ -210,6 +215,13 @@ impl World {
         }
     }
 
+    fn resolved(&mut self, now: Duration) {
+        if now > self.last_dns[0] + DNS_LATENCY_MAX {
+            self.last_dns[1] = self.last_dns[0];
+        }
+        self.last_dns[0] = now;
+    }
+
     fn note(&mut self, number: u64, bytes: &[u8]) {
         let mut hash = self.trace ^ number;
         for chunk in bytes.chunks(8) {
@@ -241,7 +253,10 @@ impl World {
     }
 
     fn judge_outage(&mut self, now: Duration, ticket: u64, outage: Outage) {
-        let heard = now < self.last_mail + OUTAGE_GRACE && now < self.last_dns + OUTAGE_GRACE;
+        // An answer that arrived while a question was open shows that the question alone is to blame.
+        let arrived = self.last_dns.into_iter().find(|&at| at + DNS_LATENCY_MAX < now);
+        let resolved = arrived.is_some_and(|at| at > Duration::ZERO && now < at + DNS_SILENCE);
+        let heard = now < self.last_mail + OUTAGE_GRACE && resolved;
         if outage == Outage::Stopping || heard {
             self.breach(Invariant::Truth, Some(ticket), format!("{outage:?}, without cause"));
         }
@@ -324,7 +339,7 @@ impl engine::sim::World for World {
                 let mut framed = (answer.len() as u16).to_be_bytes().to_vec();
                 framed.extend(answer);
                 wire.send(Duration::from_millis(5), framed);
-                self.last_dns = self.last_dns.max(link.now);
+                self.resolved(link.now);
             }
             return;
         }
@@ -359,7 +374,7 @@ impl engine::sim::World for World {
             }
         }
         let Some(answer) = dns::answer(&query, &self.plan, false) else { return Vec::new() };
-        self.last_dns = self.last_dns.max(now);
+        self.resolved(now);
         vec![(Duration::from_millis(self.random.u64(1..40)), answer)]
     }
 
@@ -389,7 +404,7 @@ impl engine::sim::World for World {
             Ok(finding) => {
                 let entry = &self.tickets[ticket as usize];
                 let (mailbox, priority, taken) = (entry.mailbox, entry.priority, now - entry.first);
-                if let Err(text) = self.ledger.judge(&self.plan, mailbox, finding.reason) {
+                if let Err(text) = self.ledger.judge(&self.plan, mailbox, priority, finding.reason) {
                     let text = format!("{text} (rule {})", finding.rule);
                     self.breach(Invariant::Truth, Some(ticket), text);
                 }

@@ -1,0 +1,129 @@
+//! The seam over another runtime, with peers in memory: its tasks, its timers and its clock, and no socket. What it costs
+//! to be driven by that runtime remains; the kernel's part is gone, so that shards can be compared.
+//!
+//! Peers live on the shard's own thread and answer within the write.
+
+use super::{Datagrams, Rented, Runtime, Stream, timed_out};
+use crate::sim::{MemoryHost, MemoryPeers};
+use futures_lite::future::yield_now;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::marker::PhantomData;
+use std::net::{IpAddr, SocketAddr};
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+thread_local! {
+    static PEERS: RefCell<Option<Box<dyn MemoryPeers>>> = const { RefCell::new(None) };
+}
+
+/// From now on this thread's connections lead to these peers.
+pub(crate) fn populate(peers: Box<dyn MemoryPeers>) {
+    PEERS.set(Some(peers));
+}
+
+fn ask<T>(question: impl FnOnce(&mut dyn MemoryPeers) -> T) -> io::Result<T> {
+    PEERS.with_borrow_mut(|peers| match peers {
+        Some(peers) => Ok(question(&mut **peers)),
+        None => Err(io::ErrorKind::NetworkUnreachable.into()),
+    })
+}
+
+pub(crate) struct Memory<R>(PhantomData<R>);
+
+pub(crate) struct Connection<R> {
+    host: Box<dyn MemoryHost>,
+    arrived: Vec<u8>,
+    runtime: PhantomData<R>,
+}
+
+#[derive(Default)]
+pub(crate) struct Port {
+    arrived: RefCell<VecDeque<Vec<u8>>>,
+    reader: RefCell<Option<Waker>>,
+}
+
+impl<R: Runtime> Runtime for Memory<R> {
+    type Stream = Connection<R>;
+    type Datagrams = Port;
+
+    fn spawn(task: impl Future<Output = ()> + 'static) {
+        R::spawn(task);
+    }
+
+    fn sleep(time: Duration) -> impl Future<Output = ()> {
+        R::sleep(time)
+    }
+
+    fn now() -> Instant {
+        R::now()
+    }
+
+    fn before<F: Future>(deadline: Instant, future: F) -> impl Future<Output = Option<F::Output>> {
+        R::before(deadline, future)
+    }
+
+    async fn connect(
+        _source: Option<IpAddr>,
+        destination: SocketAddr,
+        _deadline: Instant,
+    ) -> io::Result<Self::Stream> {
+        yield_now().await;
+        let mut arrived = Vec::new();
+        let host = ask(|peers| peers.connect(destination, &mut arrived))?;
+        Ok(Connection { host, arrived, runtime: PhantomData })
+    }
+
+    fn datagrams(_peer: SocketAddr) -> io::Result<Self::Datagrams> {
+        Ok(Port::default())
+    }
+}
+
+impl<R: Runtime> Stream for Connection<R> {
+    async fn read(&mut self, mut buffer: Vec<u8>, deadline: Instant) -> Rented<usize> {
+        // Others have their turn, as while a packet is under way.
+        yield_now().await;
+        if self.arrived.is_empty() {
+            // Nothing comes unasked.
+            R::sleep(deadline.saturating_duration_since(R::now())).await;
+            return (Err(timed_out()), buffer);
+        }
+        let count = self.arrived.len().min(buffer.capacity());
+        buffer.extend(self.arrived.drain(..count));
+        (Ok(count), buffer)
+    }
+
+    async fn write(&mut self, mut buffer: Vec<u8>, _deadline: Instant) -> Rented<()> {
+        self.host.hear(&buffer, &mut self.arrived);
+        buffer.clear();
+        (Ok(()), buffer)
+    }
+}
+
+impl Datagrams for Port {
+    fn send(&self, datagram: &[u8]) -> io::Result<()> {
+        if let Some(answer) = ask(|peers| peers.datagram(datagram))? {
+            self.arrived.borrow_mut().push_back(answer);
+            if let Some(reader) = self.reader.take() {
+                reader.wake();
+            }
+        }
+        Ok(())
+    }
+
+    async fn receive(&self, mut buffer: Vec<u8>) -> Rented<usize> {
+        let datagram = poll_fn(|context| match self.arrived.borrow_mut().pop_front() {
+            Some(datagram) => Poll::Ready(datagram),
+            None => {
+                self.reader.replace(Some(context.waker().clone()));
+                Poll::Pending
+            }
+        })
+        .await;
+        let count = datagram.len().min(buffer.capacity());
+        buffer.extend_from_slice(&datagram[..count]);
+        (Ok(count), buffer)
+    }
+}

@@ -1,0 +1,212 @@
+//! One shard against two, with peers in memory: what the engine itself costs, and whether shards are in each other's way.
+
+use super::dns::{self, A, MX, NX_DOMAIN};
+use super::{Tally, report};
+use crate::interop::Failure;
+use engine::config::{DriverChoice, EngineConfig, Network, Pace, RuntimeChoice};
+use engine::proto::address::Address;
+use engine::proto::verdict::Reason;
+use engine::sim::{MemoryHost, MemoryPeers, start_in_memory};
+use engine::{Engine, Priority, Request};
+use std::collections::HashMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+const DOMAINS: usize = 2_000;
+const EACH: usize = 200;
+const ADDRESSES: usize = DOMAINS * EACH;
+/// Runs of each row; the fastest is shown.
+const RUNS: usize = 3;
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Clock ticks a second in `/proc/self/stat`.
+const TICKS: f64 = 100.0;
+
+const FLAVORS: [(&str, RuntimeChoice, DriverChoice); 3] = [
+    ("monoio on io_uring", RuntimeChoice::Monoio, DriverChoice::IoUring),
+    ("monoio on epoll", RuntimeChoice::Monoio, DriverChoice::Epoll),
+    ("glommio on io_uring", RuntimeChoice::Glommio, DriverChoice::IoUring),
+];
+
+/// Prints the table.
+pub fn run(tally: &mut Tally) -> Result<(), Failure> {
+    report::line(
+        "| runtime | shards | addresses | right | addresses/s | CPU s per 1,000 | times one shard |",
+    );
+    report::line("|---|---:|---:|---:|---:|---:|---:|");
+    for (name, runtime, driver) in FLAVORS {
+        let mut alone = None;
+        for shards in [1, 2] {
+            let mut best: Option<Measured> = None;
+            for _ in 0..RUNS {
+                let measured = measure(runtime, driver, shards)?;
+                if best.as_ref().is_none_or(|best| measured.seconds < best.seconds) {
+                    best = Some(measured);
+                }
+            }
+            let Some(Measured { right, seconds, cpu_s }) = best else { continue };
+            let rate = ADDRESSES as f64 / seconds;
+            let times = rate / *alone.get_or_insert(rate);
+            report::line(&format!(
+                "| {name} | {shards} | {ADDRESSES} | {right} | {rate:.0} | {:.4} | {times:.2} |",
+                cpu_s * 1000.0 / ADDRESSES as f64
+            ));
+            if right == ADDRESSES { tally.passed += 1 } else { tally.failed += 1 }
+        }
+    }
+    Ok(())
+}
+
+struct Measured {
+    right: usize,
+    seconds: f64,
+    cpu_s: f64,
+}
+
+fn measure(runtime: RuntimeChoice, driver: DriverChoice, shards: usize) -> Result<Measured, Failure> {
+    let network = Network::parse("127.0.0.0/8").map_err(Failure)?;
+    let config = EngineConfig {
+        resolvers: vec![SocketAddr::from(([127, 0, 0, 1], 53))],
+        allow_net: vec![network],
+        ehlo: Some("probe.example".into()),
+        runtime,
+        driver,
+        shards,
+        pace: Pace::Lab,
+        tickets_max: ADDRESSES + 1,
+        ..EngineConfig::default()
+    };
+    let engine = start_in_memory(config, || Box::new(Peers)).map_err(|error| Failure(error.to_string()))?;
+    // As many threads ask as there are shards, for one alone would be what limits two.
+    let shares: Vec<Vec<Request>> =
+        (0..shards).map(|share| requests(share, shards)).collect::<Result<_, _>>()?;
+    let (began, cpu) = (Instant::now(), cpu_s()?);
+    let right = std::thread::scope(|scope| {
+        let engine = &engine;
+        let threads: Vec<_> =
+            shares.into_iter().map(|share| scope.spawn(move || ask(engine, share))).collect();
+        let asked = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(panicked())));
+        asked.sum::<Result<usize, Failure>>()
+    })?;
+    let measured = Measured { right, seconds: began.elapsed().as_secs_f64(), cpu_s: cpu_s()? - cpu };
+    engine.stop();
+    Ok(measured)
+}
+
+fn panicked() -> Failure {
+    Failure("a thread that asks panicked".into())
+}
+
+/// Domain after domain in blocks, as a list has them; every `shares`th of them.
+fn requests(share: usize, shares: usize) -> Result<Vec<Request>, Failure> {
+    const BLOCK: usize = 50;
+    let text = |at: usize| {
+        let (block, within) = (at / (BLOCK * EACH), at % (BLOCK * EACH));
+        format!("user-{}@d{}.example", within / BLOCK, block * BLOCK + within % BLOCK)
+    };
+    let request = |at: usize| {
+        let address = Address::parse(&text(at)).map_err(|error| Failure(error.to_string()))?;
+        Ok(Request { ticket: at as u64, owner: 0, address, priority: Priority::Batch, trace: false })
+    };
+    (share..ADDRESSES).step_by(shares).map(request).collect()
+}
+
+/// How many verdicts are right: every other address exists.
+fn ask(engine: &Engine, requests: Vec<Request>) -> Result<usize, Failure> {
+    let client = engine.client(ADDRESSES + 1);
+    let exists: HashMap<u64, bool> =
+        requests.iter().map(|request| (request.ticket, exists(request.address.local()))).collect();
+    let mut left = requests.len();
+    for request in requests {
+        client.submit(request).map_err(|refusal| Failure(format!("{refusal:?}")))?;
+    }
+    let (mut right, mut answers) = (0, Vec::new());
+    while left > 0 {
+        client.answers_blocking(left.min(4096), PATIENCE, &mut answers);
+        if answers.is_empty() {
+            return Err(Failure(format!("{left} answers are missing")));
+        }
+        for answer in answers.drain(..) {
+            left -= 1;
+            let reason = if exists.get(&answer.ticket) == Some(&true) {
+                Reason::MailboxExists
+            } else {
+                Reason::MailboxNotFound
+            };
+            right += usize::from(answer.result.is_ok_and(|finding| finding.reason == reason));
+        }
+    }
+    Ok(right)
+}
+
+/// Whether a local part is somebody's: `user-N` with an even N.
+fn exists(local: &str) -> bool {
+    let number = local.strip_prefix("user-").and_then(|number| number.parse::<u64>().ok());
+    number.is_some_and(|number| number % 2 == 0)
+}
+
+/// User and system time of this process.
+fn cpu_s() -> Result<f64, Failure> {
+    let stat = fs::read_to_string("/proc/self/stat").map_err(|error| Failure(error.to_string()))?;
+    let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
+    Ok((ticks(11) + ticks(12)) / TICKS)
+}
+
+/// Every domain has an MX host of its own, which knows its users.
+struct Peers;
+
+impl MemoryPeers for Peers {
+    fn connect(&mut self, _to: SocketAddr, greeting: &mut Vec<u8>) -> Box<dyn MemoryHost> {
+        greeting.extend_from_slice(b"220 mx.example ESMTP\r\n");
+        Box::new(Host { line: Vec::new() })
+    }
+
+    fn datagram(&mut self, payload: &[u8]) -> Option<Vec<u8>> {
+        let query = dns::read(payload)?;
+        let number = |prefix: &str| {
+            let number = query.name.strip_prefix(prefix)?.strip_suffix(".example")?.parse::<u32>().ok()?;
+            ((number as usize) < DOMAINS).then_some(number)
+        };
+        Some(match (query.kind, number("d"), number("mx.d")) {
+            (MX, Some(domain), _) => query.with(&[dns::exchange(10, &format!("mx.d{domain}.example"))]),
+            (A, _, Some(domain)) => query.with(&[(0x7f01_0000 + domain).to_be_bytes().to_vec()]),
+            (_, None, None) => query.without(NX_DOMAIN),
+            _ => query.with(&[]),
+        })
+    }
+}
+
+/// A server as small as can be: EHLO, MAIL, RCPT, RSET, QUIT.
+struct Host {
+    line: Vec<u8>,
+}
+
+impl MemoryHost for Host {
+    fn hear(&mut self, bytes: &[u8], replies: &mut Vec<u8>) {
+        for &byte in bytes {
+            self.line.push(byte);
+            if byte == b'\n' {
+                replies.extend_from_slice(reply(&self.line));
+                self.line.clear();
+            }
+        }
+    }
+}
+
+fn reply(line: &[u8]) -> &'static [u8] {
+    match line.first() {
+        Some(b'E') => b"250-mx.example\r\n250-PIPELINING\r\n250 ENHANCEDSTATUSCODES\r\n",
+        Some(b'M') => b"250 2.1.0 Ok\r\n",
+        Some(b'R') if line.starts_with(b"RCPT TO:<") => {
+            let local = line[9..].split(|&byte| byte == b'@').next().unwrap_or_default();
+            if exists(&String::from_utf8_lossy(local)) {
+                b"250 2.1.5 Ok\r\n"
+            } else {
+                b"550 5.1.1 No such user here\r\n"
+            }
+        }
+        Some(b'R') => b"250 2.0.0 Ok\r\n",
+        _ => b"221 2.0.0 Bye\r\n",
+    }
+}
