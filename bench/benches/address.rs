@@ -17,5 +17,5 @@ fn parse(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, parse);
+criterion_group!(name = benches; config = bench::brief(); targets = parse);
 criterion_main!(benches);

@@ -27,5 +27,5 @@ fn replies(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, replies);
+criterion_group!(name = benches; config = bench::brief(); targets = replies);
 criterion_main!(benches);

@@ -17,5 +17,5 @@ fn look_up(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, look_up);
+criterion_group!(name = benches; config = bench::brief(); targets = look_up);
 criterion_main!(benches);

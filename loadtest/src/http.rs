@@ -1,67 +1,165 @@
-//! A client of HTTP/1.1 that keeps its connection and asks one thing after the other: no more than a load test needs,
-//! and none of the server's own code.
+//! As much of HTTP/1.1 (RFC 9112) as a client needs that knows its server: requests with a JSON body, and answers
+//! with a Content-Length. An answer in chunks is refused by name: the server under test never sends one.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::time::Duration;
+use std::fmt::Write;
 
-/// Longest that an answer may take: a full check waits for strangers' mail servers.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// Largest answer that is read.
-const ANSWER_BYTES_MAX: u64 = 1 << 20;
+/// The longest head of an answer.
+const HEAD_BYTES_MAX: usize = 32 * 1024;
+/// The longest body of an answer: a batch of 200 rows has some 30 KiB.
+const BODY_BYTES_MAX: usize = 1 << 20;
 
-/// One connection.
-pub struct Connection {
-    stream: BufReader<TcpStream>,
-    host: String,
+/// The head of an answer that is there in full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answer {
+    /// Its status.
+    pub status: u16,
+    /// Where its body begins.
+    pub body: usize,
+    /// Where it ends.
+    pub end: usize,
+    /// The server closes behind it.
+    pub closes: bool,
 }
 
-impl Connection {
-    /// Connects to `host:port`.
-    pub fn open(host: &str) -> io::Result<Connection> {
-        let address =
-            host.to_socket_addrs()?.next().ok_or_else(|| io::Error::other("the host has no address"))?;
-        let stream = TcpStream::connect(address)?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        Ok(Connection { stream: BufReader::new(stream), host: host.to_owned() })
-    }
+/// Appends a POST with a JSON body.
+pub fn post(out: &mut String, host: &str, path: &str, key: &str, body: &str) {
+    head(out, "POST", host, path, key);
+    let _ = write!(out, "Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+}
 
-    /// Posts a JSON body and reads the answer; its status code.
-    pub fn post(&mut self, path: &str, key: &str, body: &str) -> io::Result<u16> {
-        let request = format!(
-            "POST {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\n\
-             Content-Length: {}\r\n\r\n{body}",
-            self.host,
-            body.len()
-        );
-        self.stream.get_mut().write_all(request.as_bytes())?;
-        let status = self.line()?;
-        let code = status.split(' ').nth(1).and_then(|code| code.parse().ok());
-        let code = code.ok_or_else(|| io::Error::other("an answer without a status"))?;
-        let mut length = 0;
-        loop {
-            let line = self.line()?;
-            match line.split_once(':') {
-                None => break,
-                Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
-                    length = value.trim().parse().map_err(io::Error::other)?;
-                }
-                Some(_) => {}
+/// Appends a GET.
+pub fn get(out: &mut String, host: &str, path: &str, key: &str) {
+    head(out, "GET", host, path, key);
+    out.push_str("\r\n");
+}
+
+fn head(out: &mut String, method: &str, host: &str, path: &str, key: &str) {
+    let _ = write!(out, "{method} {path} HTTP/1.1\r\nHost: {host}\r\n");
+    if !key.is_empty() {
+        let _ = write!(out, "Authorization: Bearer {key}\r\n");
+    }
+}
+
+/// Looks whether `input` begins with a whole answer.
+///
+/// # Errors
+/// One line, when it never will.
+pub fn answer(input: &[u8]) -> Result<Option<Answer>, &'static str> {
+    let Some(blank) = memchr::memmem::find(input, b"\r\n\r\n") else {
+        return if input.len() > HEAD_BYTES_MAX { Err("a head that does not end") } else { Ok(None) };
+    };
+    let head = std::str::from_utf8(&input[..blank]).map_err(|_| "a head that is no text")?;
+    let mut lines = head.split("\r\n");
+    let status = status(lines.next().unwrap_or_default()).ok_or("an answer without a status")?;
+    let (mut length, mut closes) = (None, false);
+    for line in lines {
+        let (name, value) = line.split_once(':').ok_or("a field without a colon")?;
+        let value = value.trim();
+        if name.eq_ignore_ascii_case("content-length") {
+            let number = value.parse().map_err(|_| "a length that is no number")?;
+            if length.is_some_and(|other: usize| other != number) {
+                return Err("two lengths");
             }
+            length = Some(number);
+        } else if name.eq_ignore_ascii_case("connection") {
+            closes |= value.eq_ignore_ascii_case("close");
+        } else if name.eq_ignore_ascii_case("transfer-encoding") {
+            return Err("an answer in chunks");
         }
-        if length > ANSWER_BYTES_MAX {
-            return Err(io::Error::other("an answer that is too long"));
+    }
+    let body = blank + 4;
+    let length = match (length, status) {
+        (_, 204 | 304) => 0,
+        (Some(length), _) => length,
+        (None, _) => return Err("an answer without a length"),
+    };
+    if length > BODY_BYTES_MAX {
+        return Err("an answer that is too long");
+    }
+    let end = body + length;
+    Ok((input.len() >= end).then_some(Answer { status, body, end, closes }))
+}
+
+fn status(line: &str) -> Option<u16> {
+    let mut words = line.split(' ');
+    words.next().filter(|version| version.starts_with("HTTP/1."))?;
+    words.next()?.parse().ok().filter(|status| (200..600).contains(status))
+}
+
+/// The text between the quotes behind `"name":` in a JSON body, where it has no escapes. The bodies are the server's own
+/// and flat; a parser of JSON would cost more than all else here.
+pub fn text_field<'b>(body: &'b [u8], name: &str) -> Option<&'b str> {
+    let rest = after(body, name)?.strip_prefix(b"\"")?;
+    let end = memchr::memchr(b'"', rest)?;
+    std::str::from_utf8(&rest[..end]).ok()
+}
+
+/// Whether a JSON body says `"name":true`.
+pub fn is_true(body: &[u8], name: &str) -> bool {
+    after(body, name).is_some_and(|rest| rest.starts_with(b"true"))
+}
+
+fn after<'b>(body: &'b [u8], name: &str) -> Option<&'b [u8]> {
+    let at = memchr::memmem::find(body, name.as_bytes())?;
+    body[at + name.len()..].trim_ascii_start().strip_prefix(b"\":").map(<[u8]>::trim_ascii_start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_read_as_they_come() {
+        let whole = b"HTTP/1.1 202 Accepted\r\ncontent-length: 2\r\nX: y\r\n\r\n{}HTTP/1.1";
+        let found = answer(whole).unwrap();
+        assert_eq!(found, Some(Answer { status: 202, body: 50, end: 52, closes: false }));
+        for cut in 0..52 {
+            assert_eq!(answer(&whole[..cut]), Ok(None), "{cut}");
         }
-        io::copy(&mut self.stream.by_ref().take(length), &mut io::sink())?;
-        Ok(code)
+        let last = b"HTTP/1.1 503 No\r\nConnection: Close\r\nContent-Length: 0\r\n\r\n";
+        assert!(answer(last).unwrap().unwrap().closes);
+        assert_eq!(answer(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap().unwrap().status, 204);
     }
 
-    fn line(&mut self) -> io::Result<String> {
-        let mut line = String::new();
-        if self.stream.by_ref().take(16 * 1024).read_line(&mut line)? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+    #[test]
+    fn what_is_no_answer_is_refused() {
+        let long = vec![b'x'; HEAD_BYTES_MAX + 1];
+        for (input, why) in [
+            (&b"SSH-2.0\r\n\r\n"[..], "without a status"),
+            (b"HTTP/1.1 099 x\r\n\r\n", "without a status"),
+            (b"HTTP/1.1 200 OK\r\n\r\n", "without a length"),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", "no number"),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", "two lengths"),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n", "too long"),
+            (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "in chunks"),
+            (b"HTTP/1.1 200 OK\r\nnonsense\r\n\r\n", "without a colon"),
+            (b"\xff\xff\r\n\r\n", "no text"),
+            (&long, "does not end"),
+        ] {
+            let error = answer(input).unwrap_err();
+            assert!(error.contains(why), "{error}");
         }
-        Ok(line.trim_end().to_owned())
+    }
+
+    #[test]
+    fn fields_of_a_body_are_found() {
+        let body = br#"{"email":"a@b.example","reason": "mailbox_exists","cached":true,"batch_id":null}"#;
+        assert_eq!(text_field(body, "reason"), Some("mailbox_exists"));
+        assert_eq!(text_field(body, "batch_id"), None);
+        assert_eq!(text_field(body, "absent"), None);
+        assert!(is_true(body, "cached"));
+        assert!(!is_true(body, "reason"));
+    }
+
+    #[test]
+    fn requests_are_written() {
+        let mut out = String::new();
+        post(&mut out, "h:1", "/p", "k", "{}");
+        get(&mut out, "h:1", "/q", "");
+        assert_eq!(
+            out,
+            "POST /p HTTP/1.1\r\nHost: h:1\r\nAuthorization: Bearer k\r\nContent-Type: application/json\r\n\
+             Content-Length: 2\r\n\r\n{}GET /q HTTP/1.1\r\nHost: h:1\r\n\r\n"
+        );
     }
 }

@@ -1,56 +1,120 @@
-//! `mailprobe-loadtest`: what a server answers, and how fast, while so many clients ask it one check after the other.
+//! `mailprobe-loadtest`: an independent witness of what a mailprobe server bears. It shares no code with the server.
 //!
-//! Closed loop: each client has one request under way. It is an independent witness and shares no code with the server.
+//! - `run`: asks at a rate or with so many clients, and says what came of it (run.rs, sender.rs, summary.rs);
+//! - `search`: finds the highest rate that keeps its objectives (search.rs);
+//! - `calibrate`: measures what the parts of the work cost on this machine (calibrate.rs, fit.rs, figures.rs);
+//! - `plan`: adds them up for so many addresses a day, and checks itself (plan.rs, model.rs, providers.rs, check.rs);
+//! - `ceiling`: what this client itself can do, against a server that does nothing (ceiling.rs).
+//!
+//! docs/loadtest.md says how they are used and what each figure means.
 
+mod addresses;
+mod arrivals;
+mod ask;
+mod calibrate;
+mod ceiling;
+mod check;
+mod connection;
+mod figures;
+mod fit;
+mod html;
 mod http;
+mod list;
+mod mix;
+mod model;
+mod objective;
+mod options;
+mod plan;
+mod providers;
+mod random;
+mod run;
+mod sampler;
+mod scenario;
+mod search;
+mod sender;
+mod service;
+mod stats;
+mod summary;
+mod svg;
+mod world;
 
-use clap::Parser;
-use hdrhistogram::Histogram;
-use http::Connection;
-use std::collections::BTreeMap;
+use clap::{Args, Parser, Subcommand};
+use options::{LoadArgs, OutputArgs, TargetArgs};
+use run::Loop;
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use summary::Summary;
 
 #[derive(Parser)]
 #[command(
     name = "mailprobe-loadtest",
     version,
-    about = "Loads a mailprobe server with checks and says how it fared"
+    about = "Loads a mailprobe server and says how it fared, what it cost and where its limit is"
 )]
 struct Options {
-    /// The server, as HOST:PORT
-    #[arg(long, default_value = "127.0.0.1:8080")]
-    server: String,
-    /// A file that holds the API key; the first word that begins with mp_ counts
-    #[arg(long, value_name = "FILE")]
-    key_file: PathBuf,
-    /// A file with an address a line; asked in turn, again from the top when they are used up
-    #[arg(long, value_name = "FILE")]
-    addresses: PathBuf,
-    /// Clients that ask at once
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    clients: u16,
-    /// Checks in all
-    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
-    requests: u32,
+    #[command(subcommand)]
+    command: Command,
 }
 
-/// What one client, or all of them, saw.
-struct Seen {
-    micros: Histogram<u64>,
-    status: BTreeMap<u16, u64>,
-    failed: u64,
+#[derive(Subcommand)]
+enum Command {
+    /// Ask at a rate, or with so many clients, and report
+    Run(RunArgs),
+    /// Find the highest rate that keeps the objectives
+    Search(search::SearchArgs),
+    /// Measure what the parts of the work cost on this machine, for `plan`
+    Calibrate(calibrate::CalibrateArgs),
+    /// Say what so many addresses a day need: cores, memory, sessions, source addresses, hours
+    Plan(plan::PlanArgs),
+    /// Measure what this client can do, against a server that does nothing
+    Ceiling(ceiling::CeilingArgs),
+}
+
+#[derive(Debug, Args)]
+struct RunArgs {
+    #[command(flatten)]
+    target: TargetArgs,
+    #[command(flatten)]
+    pressure: Pressure,
+    #[command(flatten)]
+    load: LoadArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+struct Pressure {
+    /// Open loop: requests a second, whatever comes back
+    #[arg(long, value_name = "PER_SECOND", value_parser = search::rate)]
+    rate: Option<f64>,
+    /// Closed loop: clients, each with one request under way
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    clients: Option<u32>,
+}
+
+/// How a command ends that did not fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Met,
+    Missed,
 }
 
 fn main() -> ExitCode {
-    match load(&Options::parse()) {
-        Ok(report) => match writeln!(io::stdout(), "{report}") {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(_) => ExitCode::FAILURE,
-        },
+    let options = Options::parse();
+    let stop = Arc::new(AtomicBool::new(false));
+    let done = watch_signals(&stop).and_then(|()| match &options.command {
+        Command::Run(args) => run_once(args, &stop),
+        Command::Search(args) => search::search(args, &stop),
+        Command::Calibrate(args) => calibrate::calibrate(args, &stop),
+        Command::Plan(args) => plan::plan(args, &stop),
+        Command::Ceiling(args) => ceiling::ceiling(args, &stop),
+    });
+    match done {
+        Ok(End::Met) => ExitCode::SUCCESS,
+        Ok(End::Missed) => ExitCode::FAILURE,
         Err(error) => {
             // Without a standard error the exit code is all there is to say.
             let _ = writeln!(io::stderr(), "mailprobe-loadtest: {error}");
@@ -59,118 +123,45 @@ fn main() -> ExitCode {
     }
 }
 
-fn load(options: &Options) -> Result<String, String> {
-    let read = |path: &PathBuf| {
-        std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+fn run_once(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<End, String> {
+    let pressure = match (args.pressure.rate, args.pressure.clients) {
+        (Some(rate), _) => Loop::Open(rate),
+        (None, clients) => Loop::Closed(clients.unwrap_or(1) as usize),
     };
-    let keys = read(&options.key_file)?;
-    let key = keys.split_whitespace().find(|word| word.starts_with("mp_"));
-    let key =
-        key.ok_or_else(|| format!("{} holds no key that begins with mp_", options.key_file.display()))?;
-    let list = read(&options.addresses)?;
-    let bodies: Vec<String> = list
-        .lines()
-        .map(str::trim)
-        .filter(|address| !address.is_empty())
-        .map(|address| serde_json::json!({ "email": address }).to_string())
-        .collect();
-    if bodies.is_empty() {
-        return Err(format!("{} holds no address", options.addresses.display()));
+    raise_open_files();
+    let addresses = args.load.supply()?;
+    let (target, world) = args.target.reach(&args.load)?;
+    let (outcome, _) = run::run(&target, &args.load.load(pressure), addresses, stop)?;
+    let summary = Summary::of(&outcome, &args.output.objectives);
+    say(&summary.text())?;
+    args.output.write(&summary, &html::report(&summary))?;
+    if let Some(world) = world {
+        world.stop()?;
     }
-    Connection::open(&options.server).map_err(|error| {
-        format!("cannot connect to {} ({error}); name the server with --server", options.server)
-    })?;
-    let next = AtomicUsize::new(0);
-    let started = Instant::now();
-    let seen = std::thread::scope(|scope| {
-        let clients: Vec<_> =
-            (0..options.clients).map(|_| scope.spawn(|| client(options, key, &bodies, &next))).collect();
-        let mut all = Seen::new();
-        for client in clients {
-            all.add(&client.join().map_err(|_| "a client panicked".to_owned())?);
-        }
-        Ok::<Seen, String>(all)
-    })?;
-    Ok(seen.report(started.elapsed().as_secs_f64()))
+    Ok(if summary.met() { End::Met } else { End::Missed })
 }
 
-fn client(options: &Options, key: &str, bodies: &[String], next: &AtomicUsize) -> Seen {
-    let mut seen = Seen::new();
-    let mut connection = None;
-    loop {
-        let turn = next.fetch_add(1, Ordering::Relaxed);
-        if turn >= options.requests as usize {
-            return seen;
-        }
-        let begun = Instant::now();
-        let answer = match connection.take() {
-            Some(open) => Ok(open),
-            None => Connection::open(&options.server),
-        }
-        .and_then(|mut open| {
-            let status = open.post("/v1/verify", key, &bodies[turn % bodies.len()])?;
-            connection = Some(open);
-            Ok(status)
-        });
-        match answer {
-            Ok(status) => *seen.status.entry(status).or_default() += 1,
-            Err(_) => seen.failed += 1,
-        }
-        seen.micros.saturating_record(begun.elapsed().as_micros() as u64);
+/// SIGINT and SIGTERM end a run early; it is reported all the same. A second one ends at once.
+fn watch_signals(stop: &Arc<AtomicBool>) -> Result<(), String> {
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(stop))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(stop)))
+            .map_err(|error| format!("cannot watch for signals: {error}"))?;
     }
+    Ok(())
 }
 
-impl Seen {
-    fn new() -> Seen {
-        let micros = Histogram::new_with_bounds(1, 600_000_000, 3);
-        Seen {
-            micros: micros.expect("the bounds are constant and sound"),
-            status: BTreeMap::new(),
-            failed: 0,
-        }
-    }
-
-    fn add(&mut self, other: &Seen) {
-        self.micros += &other.micros;
-        self.failed += other.failed;
-        for (status, count) in &other.status {
-            *self.status.entry(*status).or_default() += count;
-        }
-    }
-
-    fn report(&self, seconds: f64) -> String {
-        let at = |quantile| self.micros.value_at_quantile(quantile) as f64 / 1000.0;
-        let status: BTreeMap<String, u64> =
-            self.status.iter().map(|(status, count)| (status.to_string(), *count)).collect();
-        serde_json::json!({
-            "requests": self.micros.len(),
-            "seconds": seconds,
-            "rate": self.micros.len() as f64 / seconds,
-            "status": status,
-            "failed": self.failed,
-            "latency_ms": { "p50": at(0.5), "p90": at(0.9), "p99": at(0.99), "p999": at(0.999), "max": self.micros.max() as f64 / 1000.0 },
-        })
-        .to_string()
-    }
+/// A connection is a file descriptor; the processes started here inherit the limit.
+fn raise_open_files() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Where it cannot be raised, too many connections fail, and the report says so.
+    let _ = setrlimit(Resource::Nofile, limit);
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_report_sums_up_all_clients() {
-        let (mut all, mut one) = (Seen::new(), Seen::new());
-        one.micros.record(2000).unwrap();
-        one.status.insert(200, 1);
-        all.add(&one);
-        one.failed = 1;
-        all.add(&one);
-        let report: serde_json::Value = serde_json::from_str(&all.report(2.0)).unwrap();
-        assert_eq!(report["requests"], 2);
-        assert_eq!(report["rate"], 1.0);
-        assert_eq!(report["status"]["200"], 2);
-        assert_eq!(report["failed"], 1);
-        assert!((report["latency_ms"]["p99"].as_f64().unwrap() - 2.0).abs() < 0.01);
-    }
+/// Prints, at once.
+fn say(text: &str) -> Result<(), String> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{text}").and_then(|()| out.flush()).map_err(|error| format!("standard output: {error}"))
 }

@@ -1,5 +1,6 @@
 //! Tasks of the project: `cargo xtask TASK`.
 
+mod bench_table;
 mod confined;
 mod interop;
 mod measure;
@@ -20,6 +21,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Tasks of the project")]
 enum Task {
+    /// Print the latest figures of the benches as a table.
+    BenchTable(bench_table::Options),
     /// Start the server where io_uring is refused (root; see docs/testing.md).
     Confined(confined::Options),
     /// Ask real DNS and mail servers in network namespaces (root; see docs/testing.md).
@@ -38,6 +41,7 @@ enum Task {
 
 fn main() -> ExitCode {
     match Task::parse() {
+        Task::BenchTable(options) => bench_table::main(&options),
         Task::Confined(options) => confined::main(&options),
         Task::Interop(options) => interop::main(&options),
         Task::Measure(options) => measure::main(&options),

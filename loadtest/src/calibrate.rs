@@ -1,0 +1,330 @@
+//! Measures on this machine what the parts of the work cost, so that a plan can add them up for a workload that was not
+//! measured.
+//!
+//! Lists with many and with few addresses a domain, and with many and with few domains a site, tell the cost of an
+//! address, a domain and a session apart; the same with TLS says what TLS adds. Mail servers take a while to
+//! answer, as they do outside: a machine that waits does its work in smaller pieces than one that is kept busy.
+
+use crate::figures::{Curve, Figures, Fitted, Memory, Parts};
+use crate::fit::{Row, cost, fit};
+use crate::list::{Cost, Place, Workload};
+use crate::mix::{Endpoint, Mix};
+use crate::options::bin_dir;
+use crate::sampler::{Sample, cpu_s, rss_kib};
+use crate::scenario::Scenario;
+use crate::service::Service;
+use crate::{End, say};
+use clap::Args;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+/// Before each reply of a mail server.
+const LATENCY_MS: u64 = 20;
+/// Checks a second, and for how many seconds.
+const FAST_RATES: [(f64, u64); 3] = [(100.0, 10), (500.0, 6), (2000.0, 5)];
+const FULL_RATES: [(f64, u64); 4] = [(50.0, 16), (200.0, 10), (500.0, 6), (2000.0, 5)];
+/// Domains of the runs over the API.
+const API_DOMAINS: u64 = 500;
+
+#[derive(Debug, Args)]
+pub struct CalibrateArgs {
+    /// Where the figures go
+    #[arg(long, value_name = "FILE", default_value = "figures.json")]
+    out: PathBuf,
+    /// Runs of each list; the one with the median CPU time counts
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
+    runs: u32,
+    /// The folder of the binaries mailprobe and mailnet [default: this program's own]
+    #[arg(long, value_name = "DIR")]
+    bin_dir: Option<PathBuf>,
+    /// Further flags for mailprobe
+    #[arg(last = true)]
+    flags: Vec<String>,
+}
+
+/// Measures, prints and writes.
+pub fn calibrate(args: &CalibrateArgs, stop: &Arc<AtomicBool>) -> Result<End, String> {
+    crate::raise_open_files();
+    let place = Place { bin_dir: bin_dir(args.bin_dir.as_deref())?, flags: &args.flags, stop };
+    let figures = measure(&place, args.runs, stop)?;
+    let text = serde_json::to_string_pretty(&figures).map_err(|error| error.to_string())?;
+    crate::world::write(&args.out, &(text + "\n"))?;
+    for fitted in &figures.fitted {
+        say(&format!(
+            "{:<44}{:>8.2} CPU s measured,{:>8.2} by the parts ({:+.0} %)",
+            fitted.name,
+            fitted.measured_cpu_s,
+            fitted.fitted_cpu_s,
+            (fitted.fitted_cpu_s / fitted.measured_cpu_s - 1.0) * 100.0
+        ))?;
+    }
+    say(&format!("written to {}", args.out.display()))?;
+    Ok(End::Met)
+}
+
+fn measure(place: &Place<'_>, runs: u32, stop: &Arc<AtomicBool>) -> Result<Figures, String> {
+    let lists = Lists::measure(place, runs)?;
+    let (memory, fast) = (memory(place)?, fast(place, stop)?);
+    let engine = lists.parts;
+    let api = Api::measure(place, stop, &engine)?;
+    let batch = batches(place, stop, &engine, api.idle)?;
+    Ok(Figures {
+        machine: machine(),
+        cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
+        cpu_us: Parts {
+            idle_second: api.idle * 1e6,
+            fast: Curve(
+                fast.us.iter().map(|(rate, us)| (*rate, (us - api.idle * 1e6 / rate).max(0.0))).collect(),
+            ),
+            api_address: api.address_us,
+            batch_row: batch.row_us,
+            ..engine
+        },
+        memory: Memory { base: fast.base, domain: fast.domain, batch_row: batch.row_bytes, ..memory },
+        recipients_per_session: lists.recipients_per_session,
+        session_idle_s: api.session_idle_s,
+        fitted: lists.fitted,
+    })
+}
+
+/// What lists say.
+struct Lists {
+    parts: Parts,
+    recipients_per_session: f64,
+    fitted: Vec<Fitted>,
+}
+
+/// A list that was measured.
+struct Measured {
+    name: String,
+    workload: Workload,
+    cost: Cost,
+}
+
+impl Measured {
+    /// Addresses, domains and sessions.
+    fn counts(&self) -> [f64; 3] {
+        let domains = self.workload.scenario.domains as f64;
+        [self.workload.addresses() as f64, domains, self.cost.counted.sessions]
+    }
+}
+
+impl Lists {
+    fn measure(place: &Place<'_>, runs: u32) -> Result<Lists, String> {
+        let run = |domains, sites, each, tls| -> Result<Measured, String> {
+            let scenario = Scenario { sites, latency_ms: LATENCY_MS, tls, ..Scenario::of(domains) };
+            let workload = Workload { scenario, each };
+            let name = name(&workload);
+            say(&format!("measuring {name}"))?;
+            Ok(Measured { name, workload, cost: workload.clean(place, runs)? })
+        };
+        let start = run(1, None, 1, false)?.cost.cpu_s;
+        let plain = [
+            run(1000, None, 100, false)?,
+            run(16_000, None, 1, false)?,
+            run(8000, None, 8, false)?,
+            run(16_000, Some(160), 4, false)?,
+        ];
+        let sealed = [run(400, None, 100, true)?, run(8000, None, 1, true)?, run(4000, None, 10, true)?];
+        let row = |one: &Measured| Row { counts: one.counts(), cost: one.cost.cpu_s - start };
+        let engine = fit(&plain.each_ref().map(row));
+        let added = sealed.each_ref().map(|one| Row {
+            counts: [one.workload.addresses() as f64, one.cost.counted.sessions_tls],
+            cost: (one.cost.cpu_s - start - cost(&one.counts(), &engine)).max(0.0),
+        });
+        let tls = fit(&added);
+        let fitted =
+            plain.iter().map(|one| (one, [0.0; 2])).chain(sealed.iter().zip(added.map(|row| row.counts)));
+        let fitted = fitted.map(|(one, tls_counts)| Fitted {
+            name: one.name.clone(),
+            addresses: one.counts()[0],
+            domains: one.counts()[1],
+            sessions: one.counts()[2],
+            measured_cpu_s: one.cost.cpu_s,
+            fitted_cpu_s: start + cost(&one.counts(), &engine) + cost(&tls_counts, &tls),
+        });
+        Ok(Lists {
+            parts: parts(start, engine, tls),
+            recipients_per_session: recipients_per_session(&plain[0]),
+            fitted: fitted.collect(),
+        })
+    }
+}
+
+fn name(workload: &Workload) -> String {
+    let Workload { scenario: Scenario { domains, sites, tls, .. }, each } = workload;
+    let sites = sites.map_or(String::new(), |sites| format!(" on {sites} sites"));
+    format!("{domains} domains{sites}, {each} each, {}", if *tls { "TLS" } else { "in the clear" })
+}
+
+fn parts(start: f64, [address, domain, session]: [f64; 3], [tls_address, tls_session]: [f64; 2]) -> Parts {
+    Parts {
+        start: start * 1e6,
+        idle_second: 0.0,
+        fast: Curve::default(),
+        list_address: address * 1e6,
+        api_address: Curve::default(),
+        batch_row: 0.0,
+        domain: domain * 1e6,
+        session: session * 1e6,
+        tls_session: tls_session * 1e6,
+        tls_address: tls_address * 1e6,
+    }
+}
+
+/// From a list with many addresses a domain: the first session of a domain, and then another for every so many.
+fn recipients_per_session(many: &Measured) -> f64 {
+    let sessions = many.cost.counted.sessions / many.workload.scenario.domains as f64;
+    let each = many.workload.each as f64;
+    // Never less than one: a session that took nobody is none. With one session for all there is no more to learn.
+    ((each - 1.0) / (sessions - 1.0).max(1e-9)).clamp(1.0, 1e6)
+}
+
+/// Bytes of a session, in the clear and with TLS.
+fn memory(place: &Place<'_>) -> Result<Memory, String> {
+    let slope = |tls| -> Result<f64, String> {
+        let open = |domains| {
+            let scenario = Scenario { hangs: true, tls, ..Scenario::of(domains) };
+            Workload { scenario, each: 1 }.resident(place)
+        };
+        say(&format!("measuring the memory of a session{}", if tls { " with TLS" } else { "" }))?;
+        let (few, many) = (open(100)?, open(3000)?);
+        Ok(((many.1 - few.1) * 1024.0 / (many.0 - few.0)).max(0.0))
+    };
+    let (session, sealed) = (slope(false)?, slope(true)?);
+    Ok(Memory { base: 0.0, session, tls_session: (sealed - session).max(0.0), domain: 0.0, batch_row: 0.0 })
+}
+
+struct Fast {
+    us: Vec<(f64, f64)>,
+    base: f64,
+    domain: f64,
+}
+
+/// Fast checks: of domains that are known for their cost, of new ones for the memory that a domain takes.
+fn fast(place: &Place<'_>, stop: &Arc<AtomicBool>) -> Result<Fast, String> {
+    say("measuring fast checks")?;
+    let known = Service::start(place, Scenario::of(API_DOMAINS))?;
+    let pid = known.pid()?;
+    let base = rss_kib(pid).ok_or("the server has ended")? as f64 * 1024.0;
+    known.ask(500.0, Mix::only(Endpoint::Fast), Duration::from_secs(3), stop)?;
+    let mut us = Vec::new();
+    for (rate, seconds) in FAST_RATES {
+        let outcome = known.ask(rate, Mix::only(Endpoint::Fast), Duration::from_secs(seconds), stop)?;
+        let cpu = outcome.cpu_per_thousand().ok_or("the server's CPU time is not known")?;
+        us.push((rate, cpu * 1000.0));
+    }
+    known.stop()?;
+    let domains = 20_000;
+    let new = Service::start(place, Scenario::of(domains))?;
+    let pid = new.pid()?;
+    let before = rss_kib(pid).ok_or("the server has ended")?;
+    new.ask(2000.0, Mix::only(Endpoint::Fast), Duration::from_secs(10), stop)?;
+    let after = rss_kib(pid).ok_or("the server has ended")?;
+    new.stop()?;
+    let seen = distinct(domains as f64, 20_000.0);
+    Ok(Fast { us, base, domain: (after.saturating_sub(before) * 1024) as f64 / seen })
+}
+
+struct Api {
+    idle: f64,
+    address_us: Curve,
+    session_idle_s: f64,
+}
+
+impl Api {
+    /// Full checks at several rates: what is left of their cost without domains and sessions, and how long sessions wait.
+    fn measure(place: &Place<'_>, stop: &Arc<AtomicBool>, engine: &Parts) -> Result<Api, String> {
+        let idle = idle(place)?;
+        let (mut curve, mut session_idle_s) = (Vec::new(), 0.0);
+        for (rate, seconds) in FULL_RATES {
+            say(&format!("measuring full checks over the API, {rate} a second"))?;
+            let (checks, spent, sessions) = full(place, stop, rate, seconds, idle)?;
+            let domains = distinct(API_DOMAINS as f64, checks);
+            let rest = spent - domains * engine.domain / 1e6 - sessions * engine.session / 1e6;
+            curve.push((rate, (rest / checks * 1e6).max(0.0)));
+            // Checks of a domain come by chance: a session is found open if one came less than its wait ago. That is
+            // seen best where about half of them find one.
+            if rate == FULL_RATES[1].0 {
+                let gap = API_DOMAINS as f64 / rate;
+                session_idle_s = -(sessions / checks).clamp(1e-6, 1.0).ln() * gap;
+            }
+        }
+        Ok(Api { idle, address_us: Curve(curve), session_idle_s })
+    }
+}
+
+/// CPU seconds a second of a server that nobody asks.
+fn idle(place: &Place<'_>) -> Result<f64, String> {
+    const SECONDS: u64 = 5;
+    let service = Service::start(place, Scenario::of(1))?;
+    let pid = service.pid()?;
+    let before = cpu_s(pid).ok_or("the server has ended")?;
+    std::thread::sleep(Duration::from_secs(SECONDS));
+    let spent = cpu_s(pid).ok_or("the server has ended")? - before;
+    service.stop()?;
+    Ok(spent / SECONDS as f64)
+}
+
+/// Checks, CPU seconds beyond those of an idle server, and sessions of a server of its own.
+fn full(
+    place: &Place<'_>,
+    stop: &Arc<AtomicBool>,
+    rate: f64,
+    seconds: u64,
+    idle: f64,
+) -> Result<(f64, f64, f64), String> {
+    let scenario = Scenario { latency_ms: LATENCY_MS, ..Scenario::of(API_DOMAINS) };
+    let service = Service::start(place, scenario)?;
+    let pid = service.pid()?;
+    let (began, before) = (Instant::now(), cpu_s(pid).ok_or("the server has ended")?);
+    let outcome = service.ask(rate, Mix::only(Endpoint::Full), Duration::from_secs(seconds), stop)?;
+    service.settle(stop)?;
+    let spent = cpu_s(pid).ok_or("the server has ended")? - before - idle * began.elapsed().as_secs_f64();
+    let checks = outcome.stats.of(Endpoint::Full).answered() as f64;
+    Ok((checks, spent, service.stop()?.sessions))
+}
+
+struct Batches {
+    row_us: f64,
+    row_bytes: f64,
+}
+
+fn batches(place: &Place<'_>, stop: &Arc<AtomicBool>, engine: &Parts, idle: f64) -> Result<Batches, String> {
+    say("measuring batches")?;
+    let scenario = Scenario { latency_ms: LATENCY_MS, ..Scenario::of(API_DOMAINS) };
+    let service = Service::start(place, scenario)?;
+    let pid = service.pid()?;
+    let look = || cpu_s(pid).ok_or_else(|| "the server has ended".to_owned());
+    let (before, resident) = (look()?, rss_kib(pid).unwrap_or(0));
+    let began = Instant::now();
+    let outcome = service.ask(10.0, Mix::only(Endpoint::Batch), Duration::from_secs(8), stop)?;
+    let samples: Vec<Sample> = service.settle(stop)?;
+    let spent = look()? - before - idle * began.elapsed().as_secs_f64();
+    let sessions = service.stop()?.sessions;
+    let rows = outcome.stats.batch_rows as f64;
+    let rest =
+        spent - distinct(API_DOMAINS as f64, rows) * engine.domain / 1e6 - sessions * engine.session / 1e6;
+    // All that came with the rows, sessions and domains as well: more than a row's share alone, and so on the safe side.
+    let peak = outcome.samples.iter().chain(&samples).filter_map(|sample| sample.rss_kib).max().unwrap_or(0);
+    let row_bytes = (peak.saturating_sub(resident) * 1024) as f64 / rows.max(1.0);
+    Ok(Batches { row_us: (rest / rows.max(1.0) * 1e6).max(0.0), row_bytes })
+}
+
+/// How many of `domains` are met when so many addresses are at domains by chance.
+pub fn distinct(domains: f64, addresses: f64) -> f64 {
+    domains * (1.0 - (-addresses / domains).exp())
+}
+
+fn machine() -> String {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let uname = rustix::system::uname();
+    format!(
+        "{cores} cores, {} {} {}",
+        uname.machine().to_string_lossy(),
+        uname.sysname().to_string_lossy(),
+        uname.release().to_string_lossy()
+    )
+}

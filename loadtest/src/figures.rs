@@ -1,0 +1,117 @@
+//! What was measured on a machine: the inputs of a plan.
+
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// Everything `calibrate` finds. CPU is user and system time of mailprobe alone.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// The machine: cores and kernel.
+    pub machine: String,
+    pub cores: u32,
+    /// CPU microseconds.
+    pub cpu_us: Parts,
+    /// Bytes.
+    pub memory: Memory,
+    /// Recipients of a site beyond the first that one session takes before another opens, in a list.
+    pub recipients_per_session: f64,
+    /// How long a session waits for more work before it ends, in seconds.
+    pub session_idle_s: f64,
+    /// The workloads that the parts are fitted to, with what the fit says of each.
+    pub fitted: Vec<Fitted>,
+}
+
+/// CPU microseconds of each part of the work.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Parts {
+    /// Starting a process of `clean`.
+    pub start: f64,
+    /// A second of a server that nobody asks.
+    pub idle_second: f64,
+    /// A fast check over the API, of a domain that is known.
+    pub fast: Curve,
+    /// An address in a list, beside its domain and session.
+    pub list_address: f64,
+    /// A full check over the API, beside its domain and session.
+    pub api_address: Curve,
+    /// A row of a batch, beside its domain and session.
+    pub batch_row: f64,
+    /// A domain: its look-ups, its control recipient.
+    pub domain: f64,
+    /// A session in the clear.
+    pub session: f64,
+    /// What TLS adds to a session, and to an address in one.
+    pub tls_session: f64,
+    pub tls_address: f64,
+}
+
+/// What one costs by how many come a second: the more, the more of them share a wake-up and a commit.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Curve(pub Vec<(f64, f64)>);
+
+impl Curve {
+    /// Between what was measured along a line over the logarithm of the rate; beyond it, as at its end.
+    pub fn at(&self, rate: f64) -> f64 {
+        let above = self.0.iter().position(|(measured, _)| *measured >= rate);
+        match above {
+            None => self.0.last().map_or(0.0, |(_, cost)| *cost),
+            Some(0) => self.0[0].1,
+            Some(above) => {
+                let ((low, from), (high, to)) = (self.0[above - 1], self.0[above]);
+                from + (to - from) * (rate / low).ln() / (high / low).ln()
+            }
+        }
+    }
+}
+
+/// Bytes of resident memory.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Memory {
+    /// A server that nobody asks.
+    pub base: f64,
+    /// An open session with its address, and what TLS adds.
+    pub session: f64,
+    pub tls_session: f64,
+    /// A domain that is remembered.
+    pub domain: f64,
+    /// A row of a batch, while it is unanswered.
+    pub batch_row: f64,
+}
+
+/// A workload that the parts were fitted to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Fitted {
+    pub name: String,
+    pub addresses: f64,
+    pub domains: f64,
+    pub sessions: f64,
+    pub measured_cpu_s: f64,
+    pub fitted_cpu_s: f64,
+}
+
+impl Figures {
+    /// Reads what `calibrate` wrote.
+    ///
+    /// # Errors
+    /// One line that names the file.
+    pub fn read(path: &Path) -> Result<Figures, String> {
+        let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_curve_goes_through_what_was_measured() {
+        let curve = Curve(vec![(10.0, 8.0), (100.0, 4.0), (1000.0, 3.0)]);
+        for (rate, cost) in
+            [(0.0, 8.0), (10.0, 8.0), (100.0, 4.0), (31.622_776_6, 6.0), (1000.0, 3.0), (1e9, 3.0)]
+        {
+            assert!((curve.at(rate) - cost).abs() < 1e-6, "{rate}: {}", curve.at(rate));
+        }
+        assert_eq!(Curve::default().at(5.0), 0.0);
+    }
+}

@@ -1,0 +1,221 @@
+//! The report as one page: no script and nothing from elsewhere, in light and dark.
+
+use crate::stats::SHOWN;
+use crate::summary::{EndpointShown, SampleShown, Summary};
+use crate::svg::{Plot, Scale, Series, escape};
+use std::fmt::Write;
+
+const STYLE: &str = "
+:root{--back:#fff;--text:#1c2330;--dim:#667;--line:#dde;--shade:#f0f1f5;--good:#16794a;--bad:#b3261e;
+--c0:#2563c4;--c1:#c2571a;--c2:#16794a;--c3:#8e3aa8;--c4:#9a7b00;--c5:#0e7f8c}
+@media(prefers-color-scheme:dark){:root{--back:#14171d;--text:#e4e7ee;--dim:#99a;--line:#2c313c;--shade:#1d222b;
+--good:#5ecb94;--bad:#ff8a80;--c0:#7fb0ff;--c1:#ffab70;--c2:#5ecb94;--c3:#d59bf0;--c4:#e0c44c;--c5:#5fd0de}}
+body{background:var(--back);color:var(--text);font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;
+padding:0 1rem}h1{font-size:1.3rem}h2{font-size:1.05rem;margin-top:2rem}
+table{border-collapse:collapse;width:100%}td,th{padding:.25rem .5rem;text-align:right;border-bottom:1px solid var(--line);
+font-variant-numeric:tabular-nums}td:first-child,th:first-child{text-align:left}
+.tiles{display:flex;flex-wrap:wrap;gap:1rem}.tile{background:var(--shade);padding:.6rem 1rem;border-radius:.4rem}
+.tile b{display:block;font-size:1.3rem}.dim,.legend,figcaption{color:var(--dim)}.good{color:var(--good)}.bad{color:var(--bad)}
+figure{margin:1.5rem 0}svg{width:100%;height:auto}svg text{fill:var(--dim);font-size:11px}.y{text-anchor:end}
+.x{text-anchor:middle}.grid{stroke:var(--line)}.shade{fill:var(--shade)}polyline{fill:none;stroke-width:1.6;
+stroke-linejoin:round}.s0{stroke:var(--c0)}.s1{stroke:var(--c1)}.s2{stroke:var(--c2)}.s3{stroke:var(--c3)}
+.s4{stroke:var(--c4)}.s5{stroke:var(--c5)}.legend span{margin-right:1rem}.k0{color:var(--c0)}.k1{color:var(--c1)}
+.k2{color:var(--c2)}.k3{color:var(--c3)}.k4{color:var(--c4)}.k5{color:var(--c5)}
+code{background:var(--shade);padding:.1rem .3rem;border-radius:.2rem}pre{background:var(--shade);padding:.8rem;overflow-x:auto}";
+
+/// A page around what it holds.
+pub fn page(title: &str, content: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title>\n\
+         <meta name=\"viewport\" content=\"width=device-width\"><style>{STYLE}</style></head>\n\
+         <body>\n<h1>{title}</h1>\n{content}</body></html>\n",
+        title = escape(title)
+    )
+}
+
+/// The report of a run.
+pub fn report(summary: &Summary) -> String {
+    let mut out = String::new();
+    content(&mut out, summary);
+    page("mailprobe load test", &out)
+}
+
+/// What a report of a run holds, for pages that hold more.
+pub fn content(out: &mut String, summary: &Summary) {
+    let _ = writeln!(out, "<p class=\"dim\">{}</p>", escape(&summary.title));
+    for verdict in &summary.objectives {
+        let class = if verdict.met { "good" } else { "bad" };
+        let _ = writeln!(out, "<p class=\"{class}\">{}</p>", escape(&verdict.line));
+    }
+    for warning in &summary.warnings {
+        let _ = writeln!(out, "<p class=\"bad\">warning: {}</p>", escape(warning));
+    }
+    tiles(out, summary);
+    table(out, &summary.endpoints);
+    errors(out, &summary.endpoints);
+    for plot in plots(summary) {
+        out.push_str(&plot.svg());
+    }
+    out.push_str(
+        "<p class=\"dim\">Latency counts from when a request was due, so a stall shows in full. Shaded: the warm-up, \
+         which does not count.</p>\n",
+    );
+}
+
+fn tiles(out: &mut String, summary: &Summary) {
+    let mut tile = |value: String, name: &str| {
+        let _ = writeln!(out, "<div class=\"tile\"><b>{value}</b>{name}</div>");
+    };
+    tile(format!("{:.1}/s", summary.rate), "good answers");
+    let share = summary.errors as f64 * 100.0 / summary.requests.max(1) as f64;
+    tile(format!("{share:.2} %"), "errors");
+    if let Some(all) = summary.endpoints.last() {
+        tile(format!("{:.1} ms", all.latency_ms.get("p99").copied().unwrap_or(0.0)), "p99");
+    }
+    if let Some(cpu) = summary.server.cpu_s_per_1000 {
+        tile(format!("{cpu:.3} s"), "server CPU per 1,000 requests");
+    }
+    if let Some(cores) = summary.server.cores {
+        tile(format!("{cores:.2}"), "cores of the server busy");
+    }
+    if let Some(rss) = summary.server.rss_peak_mib {
+        tile(format!("{rss:.0} MiB"), "resident at most");
+    }
+    tile(format!("{:.0} %", summary.client.busy * 100.0), "client busy");
+    let first = out.find("<div class=\"tile\">").unwrap_or(out.len());
+    out.insert_str(first, "<div class=\"tiles\">\n");
+    out.push_str("</div>\n");
+}
+
+fn table(out: &mut String, endpoints: &[EndpointShown]) {
+    out.push_str(
+        "<h2>Latency in milliseconds</h2>\n<table><tr><th></th><th>requests</th><th>errors</th><th>429</th>",
+    );
+    for (name, _) in SHOWN {
+        let _ = write!(out, "<th>{name}</th>");
+    }
+    out.push_str("</tr>\n");
+    for one in endpoints {
+        let _ = write!(
+            out,
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td>",
+            one.name, one.requests, one.errors, one.limited
+        );
+        for (name, _) in SHOWN {
+            let _ = write!(out, "<td>{:.2}</td>", one.latency_ms.get(name).copied().unwrap_or(0.0));
+        }
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</table>\n");
+}
+
+fn errors(out: &mut String, endpoints: &[EndpointShown]) {
+    let mut rows = String::new();
+    for one in endpoints.iter().filter(|one| one.name != "all") {
+        let bad = one.status.iter().filter(|(status, _)| !(200..300).contains(*status));
+        for (what, count) in bad
+            .map(|(status, count)| (status.to_string(), count))
+            .chain(one.failures.iter().map(|(name, count)| ((*name).to_owned(), count)))
+        {
+            let _ = writeln!(rows, "<tr><td>{}</td><td>{what}</td><td>{count}</td></tr>", one.name);
+        }
+    }
+    if !rows.is_empty() {
+        let _ = writeln!(
+            out,
+            "<h2>Errors</h2>\n<table><tr><th></th><th>what</th><th>requests</th></tr>\n{rows}</table>"
+        );
+    }
+}
+
+fn plots(summary: &Summary) -> Vec<Plot> {
+    let warm_up = Some((0.0, summary.load.warm_up_s));
+    let time = |title, y_name, y, series| Plot {
+        title,
+        x_name: "seconds",
+        y_name,
+        x: Scale::Linear,
+        y,
+        shaded: warm_up,
+        series,
+    };
+    let line = |name: &str, points: Vec<(f64, f64)>| Series { name: name.to_owned(), points };
+    let seconds = |of: fn(&crate::summary::SecondShown) -> f64| -> Vec<(f64, f64)> {
+        summary.timeline.iter().map(|second| (f64::from(second.second), of(second))).collect()
+    };
+    let distribution = Plot {
+        title: "Latency by percentile",
+        x_name: "percentile",
+        y_name: "ms",
+        x: Scale::Nines,
+        y: Scale::Log(0.01),
+        shaded: None,
+        series: summary.endpoints.iter().map(|one| line(one.name, one.distribution.clone())).collect(),
+    };
+    let mut rate = vec![
+        line("answered", seconds(|second| second.answered as f64)),
+        line("errors", seconds(|second| second.errors as f64)),
+    ];
+    if let Some(asked) = summary.load.rate {
+        let end = summary.load.warm_up_s + summary.seconds;
+        rate.push(line("asked for", vec![(0.0, asked), (end, asked)]));
+    }
+    let latency =
+        vec![line("p50", seconds(|second| second.p50_ms)), line("p99", seconds(|second| second.p99_ms))];
+    let samples = |of: &dyn Fn(&SampleShown) -> Option<f64>| -> Vec<(f64, f64)> {
+        summary.samples.iter().filter_map(|sample| Some((sample.at, of(sample)?))).collect()
+    };
+    let mut plots = vec![
+        distribution,
+        time("Requests over time", "a second", Scale::Linear, rate),
+        time("Latency over time", "ms", Scale::Log(0.01), latency),
+        time(
+            "Cores of the server",
+            "cores",
+            Scale::Linear,
+            vec![line("cores", samples(&|sample| sample.cores))],
+        ),
+        time(
+            "Memory of the server",
+            "MiB",
+            Scale::Linear,
+            vec![line("resident", samples(&|sample| sample.rss_mib))],
+        ),
+    ];
+    let gauges = crate::sampler::GAUGES
+        .iter()
+        .map(|(_, name)| line(name, samples(&|sample| sample.gauges.get(name).copied())));
+    plots.push(time(
+        "Inside the server",
+        "",
+        Scale::Linear,
+        gauges.filter(|line| !line.points.is_empty()).collect(),
+    ));
+    plots
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::tests::outcome;
+
+    #[test]
+    fn the_page_stands_alone() {
+        let mut run = outcome();
+        run.samples.iter_mut().for_each(|sample| sample.rss_kib = Some(10_240));
+        let html = report(&Summary::of(&run, &["p50=1ms".parse().unwrap()]));
+        for part in [
+            "<svg",
+            "Latency by percentile",
+            "Memory of the server",
+            "class=\"bad\">missed",
+            "prefers-color-scheme",
+        ] {
+            assert!(html.contains(part), "{part}");
+        }
+        for asset in ["http://", "https://", "<script", "<link", "<img", "url("] {
+            assert!(!html.contains(asset), "{asset}");
+        }
+        assert!(!html.contains("NaN") && !html.contains("inf"), "figures are numbers");
+    }
+}

@@ -1,0 +1,384 @@
+//! The model of a plan: what a workload takes, from what its parts cost. Pure; docs/loadtest.md writes the formulas down.
+
+use crate::calibrate::distinct;
+use crate::figures::{Figures, Parts};
+use crate::providers::{ERRORS, Limits};
+use serde::Serialize;
+
+/// By which way addresses come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Way {
+    /// Lists, by `mailprobe clean`.
+    Clean,
+    /// Single checks over the API.
+    Api,
+    /// Batches over the API.
+    Batch,
+}
+
+/// What comes within some time.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Workload {
+    pub way: Way,
+    /// Addresses in all, and the share of them that is checked fast.
+    pub addresses: f64,
+    pub fast: f64,
+    /// Seconds in which they come.
+    pub seconds: f64,
+    /// Addresses of a domain, over all of that time.
+    pub per_domain: f64,
+    /// To a mail server and back, its own time to answer included.
+    pub round_trip_s: f64,
+    /// Shares of addresses: greylisted, at servers with TLS, that exist.
+    pub greylisted: f64,
+    pub tls: f64,
+    pub exists: f64,
+    /// Share of addresses at providers, by their names in the table.
+    pub providers: Vec<(String, f64)>,
+}
+
+/// What a group of sites takes: a provider is one site, all others are many.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Group {
+    pub name: String,
+    /// Recipients asked about, those that are asked again included.
+    pub recipients: f64,
+    pub sessions: f64,
+    pub recipients_per_session: f64,
+    /// Seconds from connect to close.
+    pub session_life: f64,
+    /// Sessions open on average.
+    pub open: f64,
+    /// Recipients a second that one source address may ask one site of the group; none: no limit.
+    pub polite_rate: Option<f64>,
+    /// What of the limits binds.
+    pub bound_by: &'static str,
+    /// Source addresses that it takes to be done in time.
+    pub sources: f64,
+    /// Seconds that it takes with one source.
+    pub seconds_with_one: f64,
+}
+
+/// What a workload takes.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Demand {
+    pub fast: f64,
+    pub full: f64,
+    pub recipients: f64,
+    pub domains: f64,
+    pub sessions: f64,
+    pub sessions_open: f64,
+    /// Domains that are in memory.
+    pub remembered: f64,
+    /// CPU seconds in all, and what they are made of.
+    pub cpu_s: f64,
+    pub cpu_parts: Vec<(&'static str, f64)>,
+    pub memory_bytes: f64,
+    pub groups: Vec<Group>,
+}
+
+impl Demand {
+    /// Adds it up. `table` holds the limits of providers; its row `other` those of everybody else.
+    pub fn of(workload: &Workload, figures: &Figures, table: &[Limits]) -> Demand {
+        let fast = workload.addresses * workload.fast;
+        let full = workload.addresses - fast;
+        // A single check does not wait for greylisting: it is answered `unverifiable` at once.
+        let again = if workload.way == Way::Api { 0.0 } else { workload.greylisted };
+        let domains = match workload.way {
+            // A list is read once: its domains are its own.
+            Way::Clean => full / workload.per_domain,
+            // Checks meet their domains by chance, and fast ones meet the same.
+            Way::Api | Way::Batch => distinct(workload.addresses / workload.per_domain, workload.addresses),
+        };
+        let groups = groups(workload, figures, table, full * (1.0 + again), domains);
+        let recipients: f64 = groups.iter().map(|group| group.recipients).sum();
+        let sessions: f64 = groups.iter().map(|group| group.sessions).sum();
+        let sessions_open: f64 = groups.iter().map(|group| group.open).sum();
+        let counts = Counts { fast, recipients, domains, sessions };
+        let cpu_parts = cpu(workload, &figures.cpu_us, &counts);
+        let memory = &figures.memory;
+        let rows = if workload.way == Way::Batch { full.min(ROWS_IN_MEMORY) } else { 0.0 };
+        let remembered = domains.min(DOMAINS_IN_MEMORY * f64::from(figures.cores));
+        let memory_bytes = memory.base
+            + sessions_open * (memory.session + workload.tls * memory.tls_session)
+            + remembered * memory.domain
+            + rows * memory.batch_row;
+        let cpu_s = cpu_parts.iter().map(|(_, seconds)| seconds).sum();
+        Demand {
+            fast,
+            full,
+            recipients,
+            domains,
+            sessions,
+            sessions_open,
+            remembered,
+            cpu_s,
+            cpu_parts,
+            memory_bytes,
+            groups,
+        }
+    }
+}
+
+/// Rows of batches that are in memory at most (docs/operations.md).
+const ROWS_IN_MEMORY: f64 = 100_000.0;
+/// Domains that a shard remembers at most; there is a shard for each core.
+const DOMAINS_IN_MEMORY: f64 = 200_000.0;
+
+struct Counts {
+    fast: f64,
+    recipients: f64,
+    domains: f64,
+    sessions: f64,
+}
+
+fn cpu(workload: &Workload, parts: &Parts, counts: &Counts) -> Vec<(&'static str, f64)> {
+    let Counts { fast, recipients, domains, sessions } = *counts;
+    let start = match workload.way {
+        Way::Clean => parts.start,
+        Way::Api | Way::Batch => parts.idle_second * workload.seconds,
+    };
+    let address = address_us(workload, parts, recipients);
+    let tls = workload.tls * (sessions * parts.tls_session + recipients * parts.tls_address);
+    [
+        ("process", start),
+        ("fast checks", fast * parts.fast.at(fast / workload.seconds)),
+        ("addresses", recipients * address),
+        ("domains", domains * parts.domain),
+        ("sessions", sessions * parts.session),
+        ("TLS", tls),
+    ]
+    .map(|(name, micros)| (name, micros / 1e6))
+    .into()
+}
+
+/// What a recipient costs beside its domain and session.
+pub fn address_us(workload: &Workload, parts: &Parts, recipients: f64) -> f64 {
+    match workload.way {
+        Way::Clean => parts.list_address,
+        Way::Api => parts.api_address.at(recipients / workload.seconds),
+        Way::Batch => parts.batch_row,
+    }
+}
+
+fn groups(
+    workload: &Workload,
+    figures: &Figures,
+    table: &[Limits],
+    recipients: f64,
+    domains: f64,
+) -> Vec<Group> {
+    let at_providers: f64 = workload.providers.iter().map(|(_, share)| share).sum();
+    let mut groups = Vec::new();
+    for (name, share) in &workload.providers {
+        if let Some(limits) = table.iter().find(|limits| limits.name == *name) {
+            groups.push(group(workload, figures, limits, recipients * share, 1.0));
+        }
+    }
+    let rest = (1.0 - at_providers).max(0.0);
+    let other = table.iter().find(|limits| limits.name == crate::providers::OTHER);
+    if let Some(limits) = other.filter(|_| rest > 1e-9) {
+        groups.push(group(workload, figures, limits, recipients * rest, (domains * rest).max(1.0)));
+    }
+    groups
+}
+
+/// The sessions of so many recipients at so many sites.
+fn group(workload: &Workload, figures: &Figures, limits: &Limits, recipients: f64, sites: f64) -> Group {
+    let refused = (1.0 - workload.exists).max(1e-9);
+    let errors = if limits.recipients.is_finite() { ERRORS / refused } else { f64::INFINITY };
+    let most = limits.recipients.min(errors).max(1.0);
+    let each = recipients / sites;
+    let sessions = sites
+        * match workload.way {
+            // A list asks all that it has of a site at once: a first session, and more as the queue is long.
+            Way::Clean => (1.0 + (each - 1.0).max(0.0) / figures.recipients_per_session).max(each / most),
+            // A check that comes while a session waits for work needs none of its own.
+            Way::Api | Way::Batch => {
+                let per_second = each / workload.seconds;
+                let alone = (-per_second * figures.session_idle_s).exp();
+                (each * alone).max(each / most).max(each.min(1.0))
+            }
+        };
+    let recipients_per_session = recipients / sessions.max(1e-9);
+    let waits = match workload.way {
+        Way::Clean => 0.0,
+        Way::Api | Way::Batch => {
+            let wait = figures.session_idle_s;
+            wait + (recipients_per_session - 1.0).max(0.0) * gap(each / workload.seconds, wait)
+        }
+    };
+    let session_life = life(workload, recipients_per_session) + waits;
+    let by_sessions = limits.sessions / session_life * recipients_per_session.max(1.0);
+    let by_starts = limits.starts / 60.0 * recipients_per_session.max(1.0);
+    let (rate, bound_by) = if by_sessions < by_starts {
+        (by_sessions, "sessions at once")
+    } else {
+        (by_starts, "new sessions a minute")
+    };
+    let polite_rate = rate.is_finite().then_some(rate);
+    // A site's recipients a second, for each site of the group.
+    let wanted = each / workload.seconds;
+    Group {
+        name: limits.name.clone(),
+        recipients,
+        sessions,
+        recipients_per_session,
+        session_life,
+        open: sessions * session_life / workload.seconds,
+        polite_rate,
+        bound_by: if polite_rate.is_some() { bound_by } else { "nothing" },
+        sources: polite_rate.map_or(1.0, |rate| (wanted / rate).ceil().max(1.0)),
+        seconds_with_one: polite_rate.map_or(0.0, |rate| each / rate),
+    }
+}
+
+/// How long a session waits on average for a check that still finds it: the mean of an exponential gap below the wait.
+fn gap(per_second: f64, wait: f64) -> f64 {
+    let passed = per_second * wait;
+    // Where next to nothing comes, whatever comes is as likely early as late.
+    if passed < 1e-6 { wait / 2.0 } else { 1.0 / per_second - wait / passed.exp_m1() }
+}
+
+/// Round trips of a session: connect, greeting and EHLO are three; STARTTLS, the handshake (one in TLS 1.3) and EHLO
+/// again are three more; then a group of recipients, the control recipient, and QUIT.
+fn life(workload: &Workload, recipients: f64) -> f64 {
+    let groups = (recipients / GROUP).ceil().max(1.0);
+    (3.0 + 3.0 * workload.tls + groups + 1.0 + 1.0) * workload.round_trip_s
+}
+
+/// Recipients that leave in one pipelined group.
+const GROUP: f64 = 100.0;
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::figures::{Curve, Memory};
+    use crate::providers::{Pace, built_in};
+
+    /// Round figures.
+    pub fn figures() -> Figures {
+        Figures {
+            machine: "2 cores, test".into(),
+            cores: 2,
+            cpu_us: Parts {
+                start: 50_000.0,
+                idle_second: 1000.0,
+                fast: Curve(vec![(1.0, 100.0)]),
+                list_address: 10.0,
+                api_address: Curve(vec![(1.0, 200.0)]),
+                batch_row: 50.0,
+                domain: 100.0,
+                session: 200.0,
+                tls_session: 500.0,
+                tls_address: 5.0,
+            },
+            memory: Memory { base: 5e7, session: 1e4, tls_session: 2e4, domain: 1000.0, batch_row: 300.0 },
+            recipients_per_session: 20.0,
+            session_idle_s: 2.0,
+            fitted: Vec::new(),
+        }
+    }
+
+    pub fn workload(way: Way) -> Workload {
+        Workload {
+            way,
+            addresses: 1e6,
+            fast: 0.0,
+            seconds: 10_000.0,
+            per_domain: 10.0,
+            round_trip_s: 0.05,
+            greylisted: 0.0,
+            tls: 0.0,
+            exists: 0.5,
+            providers: Vec::new(),
+        }
+    }
+
+    fn close(found: f64, wanted: f64) {
+        assert!((found - wanted).abs() <= wanted.abs() * 1e-6, "{found} for {wanted}");
+    }
+
+    #[test]
+    fn a_list_adds_up() {
+        let demand = Demand::of(&workload(Way::Clean), &figures(), &built_in(Pace::Lab));
+        close(demand.domains, 1e5);
+        // A first session and nine recipients more at one for twenty.
+        close(demand.sessions, 1e5 * (1.0 + 9.0 / 20.0));
+        let cpu = 0.05 + 1e6 * 10e-6 + 1e5 * 100e-6 + 1.45e5 * 200e-6;
+        close(demand.cpu_s, cpu);
+        // Six round trips each.
+        close(demand.sessions_open, 1.45e5 * 6.0 * 0.05 / 10_000.0);
+        assert_eq!(demand.groups[0].polite_rate, None);
+    }
+
+    #[test]
+    fn tls_and_greylisting_cost() {
+        let (plain, mut other) = (workload(Way::Clean), workload(Way::Clean));
+        (other.tls, other.greylisted) = (1.0, 0.1);
+        let table = built_in(Pace::Lab);
+        let (one, two) = (Demand::of(&plain, &figures(), &table), Demand::of(&other, &figures(), &table));
+        close(two.recipients, one.recipients * 1.1);
+        let tls = two.cpu_parts.iter().find(|(name, _)| *name == "TLS").unwrap().1;
+        close(tls, two.sessions * 500e-6 + two.recipients * 5e-6);
+        close(two.groups[0].session_life, 9.0 * 0.05);
+    }
+
+    #[test]
+    fn checks_share_sessions_by_chance() {
+        for (rate, alone) in [(0.01, (-0.02f64).exp()), (1.0, (-2.0f64).exp())] {
+            let mut work = workload(Way::Api);
+            work.per_domain = rate * work.seconds;
+            let demand = Demand::of(&work, &figures(), &built_in(Pace::Lab));
+            close(demand.sessions / demand.recipients, alone);
+        }
+        let mut fast = workload(Way::Api);
+        fast.fast = 1.0;
+        let demand = Demand::of(&fast, &figures(), &built_in(Pace::Lab));
+        assert!(demand.sessions < 1e-6, "{}", demand.sessions);
+        close(demand.cpu_parts[1].1, 100.0);
+    }
+
+    #[test]
+    fn a_session_lives_while_checks_find_it() {
+        // By simulation: gaps drawn until one is longer than the wait.
+        let (per_second, wait) = (0.4, 2.0);
+        let mut random = crate::random::Random::new(5);
+        let (mut sum, mut count) = (0.0, 0.0);
+        for _ in 0..200_000 {
+            let drawn = random.exponential() / per_second;
+            if drawn < wait {
+                (sum, count) = (sum + drawn, count + 1.0);
+            }
+        }
+        assert!((gap(per_second, wait) - sum / count).abs() < 0.01, "{}", gap(per_second, wait));
+        close(gap(1e-9, 2.0), 1.0);
+        let mut work = workload(Way::Api);
+        work.per_domain = per_second * work.seconds;
+        let group = &Demand::of(&work, &figures(), &built_in(Pace::Lab)).groups[0];
+        let each = (per_second * wait).exp();
+        close(group.recipients_per_session, each);
+        close(group.session_life, 6.0 * 0.05 + wait + (each - 1.0) * gap(per_second, wait));
+    }
+
+    #[test]
+    fn politeness_bounds_providers() {
+        let mut work = workload(Way::Clean);
+        work.providers = vec![("google".into(), 0.4), ("icloud".into(), 0.1)];
+        let figures = Figures { recipients_per_session: 1e6, ..figures() };
+        let demand = Demand::of(&work, &figures, &built_in(Pace::Polite));
+        let google = &demand.groups[0];
+        close(google.recipients, 4e5);
+        // Half are refused, so that ten errors end a session after twenty recipients.
+        close(google.recipients_per_session, 20.0);
+        close(google.polite_rate.unwrap(), 100.0 / 60.0 * 20.0);
+        assert_eq!(google.bound_by, "new sessions a minute");
+        assert_eq!(google.sources, 2.0);
+        let icloud = &demand.groups[1];
+        close(icloud.recipients_per_session, 5.0);
+        close(icloud.seconds_with_one, 1e5 / (100.0 / 60.0 * 5.0));
+        assert_eq!(demand.groups.len(), 3);
+        assert_eq!(demand.groups[2].sources, 1.0);
+    }
+}

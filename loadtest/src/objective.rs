@@ -1,0 +1,232 @@
+//! What a run has to keep: `full.p99=250ms`, `errors=0.1%`, `rate=95%`, `rss=512MiB`.
+
+use crate::mix::Endpoint;
+use crate::run::Outcome;
+use crate::stats::{SHOWN, quantile_ms};
+use serde::Serialize;
+use std::fmt;
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Objective {
+    /// As it was given.
+    pub text: String,
+    endpoint: Option<Endpoint>,
+    measure: Measure,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Measure {
+    /// At most so many milliseconds at a quantile.
+    Latency { quantile: f64, ms: f64 },
+    /// At most this share of requests without a 2xx.
+    Errors(f64),
+    /// At least so many good answers a second.
+    Rate(f64),
+    /// At least this share of what was due was answered well.
+    RateShare(f64),
+    /// At most so much resident memory, in KiB.
+    Rss(f64),
+}
+
+/// How an objective was kept.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Verdict {
+    pub objective: String,
+    pub met: bool,
+    /// One line: what was found and by how much it is off.
+    pub line: String,
+}
+
+impl Objective {
+    /// Looks at a run.
+    pub fn judge(&self, outcome: &Outcome) -> Verdict {
+        let seen = self.endpoint.map_or_else(|| outcome.stats.all(), |one| outcome.stats.of(one).clone());
+        let (found, limit, unit, at_least) = match self.measure {
+            _ if self.endpoint.is_some() && seen.requests() == 0 => {
+                return self.unseen("no such request was made");
+            }
+            Measure::Latency { quantile, ms } => (quantile_ms(&seen.latency, quantile), ms, "ms", false),
+            Measure::Errors(share) => {
+                (seen.errors() as f64 * 100.0 / seen.requests().max(1) as f64, share * 100.0, "%", false)
+            }
+            Measure::Rate(rate) => (outcome.rate(), rate, "/s", true),
+            // Of what was due, not of what was asked for: arrivals by chance are a few more or less.
+            Measure::RateShare(share) => {
+                let good = seen.requests() - seen.errors();
+                let found = good as f64 * 100.0 / seen.requests().max(1) as f64;
+                (found, share * 100.0, "% of what was due", true)
+            }
+            Measure::Rss(kib) => match outcome.rss_peak_kib() {
+                Some(found) => (found as f64 / 1024.0, kib / 1024.0, "MiB", false),
+                None => return self.unseen("the server's memory is not known: --spawn, --pid or --metrics"),
+            },
+        };
+        let met = if at_least { found >= limit } else { found <= limit };
+        let line = if met {
+            format!("met: {}: {found:.2} {unit}", self.text)
+        } else {
+            let off = (found - limit).abs();
+            let (word, share) =
+                (if at_least { "under" } else { "over" }, off * 100.0 / limit.max(f64::MIN_POSITIVE));
+            let share = if share < 1e6 { format!(" ({share:.0} %)") } else { String::new() };
+            format!("missed: {}: {found:.2} {unit}, {off:.2} {word}{share}", self.text)
+        };
+        Verdict { objective: self.text.clone(), met, line }
+    }
+
+    /// Nothing to judge by is not a success.
+    fn unseen(&self, why: &str) -> Verdict {
+        Verdict { objective: self.text.clone(), met: false, line: format!("missed: {}: {why}", self.text) }
+    }
+}
+
+impl std::str::FromStr for Objective {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Objective, String> {
+        let (left, limit) = text.split_once('=').ok_or("an objective is [ENDPOINT.]MEASURE=LIMIT")?;
+        let (endpoint, measure) =
+            match left.split_once('.').and_then(|(name, measure)| Some((Endpoint::named(name)?, measure))) {
+                Some((endpoint, measure)) => (Some(endpoint), measure),
+                None => (None, left),
+            };
+        let whole_run = |measure: Measure| match endpoint {
+            None => Ok(measure),
+            Some(_) => Err(format!("`{left}`: this is a measure of the whole run, not of an endpoint")),
+        };
+        let measure = match measure {
+            "errors" => Measure::Errors(share(limit)?),
+            "rate" if limit.ends_with('%') => whole_run(Measure::RateShare(share(limit)?))?,
+            "rate" => whole_run(Measure::Rate(number(limit, limit)?))?,
+            "rss" => whole_run(Measure::Rss(kib(limit)?))?,
+            name => {
+                let known = SHOWN.iter().find(|(shown, _)| *shown == name);
+                let (_, quantile) = known.ok_or_else(|| {
+                    format!(
+                        "`{name}` is no measure: there are p50, p90, p99, p99.9, max, errors, rate and rss"
+                    )
+                })?;
+                Measure::Latency { quantile: *quantile, ms: milliseconds(limit)? }
+            }
+        };
+        Ok(Objective { text: text.to_owned(), endpoint, measure })
+    }
+}
+
+impl fmt::Display for Objective {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+fn number(digits: &str, whole: &str) -> Result<f64, String> {
+    let number = digits.trim().parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0);
+    number.ok_or_else(|| format!("`{whole}` is no number that makes sense here"))
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let digits = text.strip_suffix('%').ok_or_else(|| format!("`{text}` is no share: write 0.1%"))?;
+    Ok(number(digits, text)? / 100.0)
+}
+
+/// A time with its unit, in milliseconds.
+pub fn milliseconds(text: &str) -> Result<f64, String> {
+    for (unit, factor) in [("us", 0.001), ("ms", 1.0), ("s", 1000.0), ("m", 60_000.0), ("h", 3_600_000.0)] {
+        let digits = text.strip_suffix(unit);
+        if let Some(digits) =
+            digits.filter(|digits| digits.ends_with(|last: char| last.is_ascii_digit() || last == '.'))
+        {
+            return Ok(number(digits, text)? * factor);
+        }
+    }
+    Err(format!("`{text}` is no time: write 250us, 250ms, 30s, 5m or 1h"))
+}
+
+fn kib(text: &str) -> Result<f64, String> {
+    for (unit, factor) in [("KiB", 1.0), ("MiB", 1024.0), ("GiB", 1024.0 * 1024.0)] {
+        if let Some(digits) = text.strip_suffix(unit) {
+            return Ok(number(digits, text)? * factor);
+        }
+    }
+    Err(format!("`{text}` is no size: write 512MiB"))
+}
+
+/// A time as clap reads it.
+///
+/// # Errors
+/// One line.
+pub fn time(text: &str) -> Result<std::time::Duration, String> {
+    let ms = milliseconds(text)?;
+    if ms > 7.0 * 86_400_000.0 {
+        return Err("at most a week".into());
+    }
+    Ok(std::time::Duration::from_secs_f64(ms / 1000.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::tests::outcome;
+
+    #[test]
+    fn objectives_are_read() {
+        for (text, endpoint, measure) in [
+            ("full.p99=250ms", Some(Endpoint::Full), Measure::Latency { quantile: 0.99, ms: 250.0 }),
+            ("p99.9=1.5s", None, Measure::Latency { quantile: 0.999, ms: 1500.0 }),
+            ("fast.p99.9=500us", Some(Endpoint::Fast), Measure::Latency { quantile: 0.999, ms: 0.5 }),
+            ("errors=0.1%", None, Measure::Errors(0.001)),
+            ("rate=95%", None, Measure::RateShare(0.95)),
+            ("rate=1000", None, Measure::Rate(1000.0)),
+            ("rss=0.5GiB", None, Measure::Rss(512.0 * 1024.0)),
+        ] {
+            let objective: Objective = text.parse().unwrap();
+            assert_eq!(objective.endpoint, endpoint, "{text}");
+            let close = |one: f64, other: f64| (one - other).abs() < 1e-9;
+            let same = match (objective.measure, measure) {
+                (Measure::Latency { quantile, ms }, Measure::Latency { quantile: wanted, ms: limit }) => {
+                    close(quantile, wanted) && close(ms, limit)
+                }
+                (Measure::Errors(one), Measure::Errors(other)) => close(one, other),
+                (one, other) => one == other,
+            };
+            assert!(same, "{text}: {:?}", objective.measure);
+        }
+        for text in [
+            "p99",
+            "p98=1ms",
+            "p99=1",
+            "errors=1",
+            "full.rate=3",
+            "rss=5",
+            "slow.p99=1ms",
+            "p99=-1ms",
+            "p99=xms",
+        ] {
+            assert!(text.parse::<Objective>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_miss_says_by_how_much() {
+        // 100 full checks of 1 to 100 ms in ten seconds, two of them refused.
+        let outcome = outcome();
+        for (text, met, line) in [
+            ("full.p99=100ms", true, "met: full.p99=100ms: 99.0"),
+            ("p50=40ms", false, "missed: p50=40ms: 50.0"),
+            ("p50=40ms", false, "ms, 10.0"),
+            ("p50=40ms", false, "over (25 %)"),
+            ("errors=1%", false, "missed: errors=1%: 2.00 %, 1.00 over (100 %)"),
+            ("errors=0%", false, "missed: errors=0%: 2.00 %, 2.00 over"),
+            ("errors=2%", true, "met: errors=2%: 2.00 %"),
+            ("rate=9.8", true, "met: rate=9.8: 9.80 /s"),
+            ("rate=99%", false, "98.00 % of what was due, 1.00 under (1 %)"),
+            ("fast.p50=1s", false, "no such request was made"),
+            ("rss=1GiB", false, "memory is not known"),
+        ] {
+            let verdict = text.parse::<Objective>().unwrap().judge(&outcome);
+            assert_eq!(verdict.met, met, "{text}: {}", verdict.line);
+            assert!(verdict.line.contains(line), "{text}: {}", verdict.line);
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! A run: threads that send, a thread that samples the server, and what comes of both.
+
+use crate::addresses::Addresses;
+use crate::arrivals::Spread;
+use crate::ask::ask;
+use crate::http;
+use crate::mix::{Endpoint, Mix};
+use crate::sampler::{Sample, Watched};
+use crate::sender::{self, Brought, Orders, Slice, batch_body};
+use crate::stats::{Stats, quantile_ms};
+use hdrhistogram::Histogram;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How hard to ask.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Loop {
+    /// So many requests a second, whatever comes back.
+    Open(f64),
+    /// So many clients, each with one request under way.
+    Closed(usize),
+}
+
+/// Whom to ask.
+#[derive(Debug, Clone)]
+pub struct Target {
+    pub server: SocketAddr,
+    pub host: String,
+    pub keys: Vec<String>,
+    pub watched: Watched,
+}
+
+/// How to ask.
+#[derive(Debug, Clone)]
+pub struct Load {
+    pub pressure: Loop,
+    pub spread: Spread,
+    pub mix: Mix,
+    pub batch_size: u32,
+    pub warm_up: Duration,
+    pub duration: Duration,
+    pub patience: Duration,
+    pub connections: usize,
+    pub threads: usize,
+    pub seed: u64,
+}
+
+/// A second of a run, all threads together.
+#[derive(Debug, Clone, Copy)]
+pub struct Second {
+    pub second: u32,
+    pub answered: u64,
+    pub errors: u64,
+    pub p50_ms: f64,
+    pub p99_ms: f64,
+}
+
+/// What came of it.
+pub struct Outcome {
+    /// How it was asked.
+    pub load: Load,
+    /// What was due while it counted.
+    pub stats: Stats,
+    /// How long it counted.
+    pub seconds: f64,
+    /// All of it, second by second, the warm-up and what came late too.
+    pub timeline: Vec<Second>,
+    pub samples: Vec<Sample>,
+    /// Processor time of the server while it counted.
+    pub server_cpu_s: Option<f64>,
+    /// The busiest sending thread's share of its core.
+    pub client_busy: f64,
+    /// Processor time of the sending threads for a request.
+    pub client_us: f64,
+    /// Ended early by a signal.
+    pub interrupted: bool,
+}
+
+impl Outcome {
+    /// Answers of 2xx a second while it counted.
+    pub fn rate(&self) -> f64 {
+        let all = self.stats.all();
+        (all.requests() - all.errors()) as f64 / self.seconds
+    }
+
+    /// The largest resident memory while it counted.
+    pub fn rss_peak_kib(&self) -> Option<u64> {
+        self.samples.iter().filter_map(|sample| sample.rss_kib).max()
+    }
+
+    /// Processor time of the server for a thousand answered requests.
+    pub fn cpu_per_thousand(&self) -> Option<f64> {
+        let answered = self.stats.all().answered();
+        self.server_cpu_s.filter(|_| answered > 0).map(|cpu| cpu * 1000.0 / answered as f64)
+    }
+
+    /// The client may have been what held the rate back: its figures say little of the server then.
+    pub fn client_limited(&self) -> bool {
+        self.client_busy > 0.8
+    }
+}
+
+/// Runs it. The addresses go on where an earlier run ended.
+///
+/// # Errors
+/// One line.
+pub fn run(
+    target: &Target,
+    load: &Load,
+    addresses: Addresses,
+    stop: &Arc<AtomicBool>,
+) -> Result<(Outcome, Addresses), String> {
+    let first_batch =
+        if load.mix.has(Endpoint::Poll) { Some(first_batch(target, &addresses)?) } else { None };
+    let begin = Instant::now() + Duration::from_millis(20);
+    let count_from = begin + load.warm_up;
+    let (rate, connections) = match load.pressure {
+        Loop::Open(rate) => (Some(rate), load.connections),
+        Loop::Closed(clients) => (None, clients),
+    };
+    let orders = Orders {
+        server: target.server,
+        host: target.host.clone(),
+        keys: target.keys.clone(),
+        addresses,
+        mix: load.mix,
+        batch_size: load.batch_size,
+        rate,
+        spread: load.spread,
+        seed: load.seed,
+        connections,
+        threads: load.threads.clamp(1, connections.max(1)),
+        begin,
+        count_from,
+        end: count_from + load.duration,
+        patience: load.patience,
+        first_batch,
+        stop: Arc::clone(stop),
+    };
+    let (brought, slices, samples, cpu) = play(&orders, target.watched)?;
+    let interrupted = stop.load(Ordering::Relaxed);
+    let outcome = outcome(load, &brought, slices, samples, cpu, interrupted)?;
+    Ok((outcome, orders.addresses))
+}
+
+/// Processor time of the server while it counted, and how long that was.
+struct Window {
+    cpu_s: Option<f64>,
+    seconds: f64,
+}
+
+type Played = (Vec<Brought>, BTreeMap<u32, Second>, Vec<Sample>, Window);
+
+fn play(orders: &Orders, watched: Watched) -> Result<Played, String> {
+    let (sender, slices) = channel();
+    let (stop_sampling, stopped) = channel();
+    thread::scope(|scope| {
+        let sampler = scope.spawn(move || watched.watch(orders.begin, &stopped));
+        let window = scope.spawn(move || window(orders, watched));
+        let collector = scope.spawn(move || collect(&slices));
+        let threads: Vec<_> = (0..orders.threads)
+            .map(|part| {
+                let sender = sender.clone();
+                scope.spawn(move || sender::send(orders, part, &sender))
+            })
+            .collect();
+        drop(sender);
+        let mut brought = Vec::new();
+        for thread in threads {
+            let done = thread.join().map_err(|_| "a sending thread panicked".to_owned())?;
+            brought.push(done.map_err(|error| format!("a sending thread: {error}"))?);
+        }
+        drop(stop_sampling);
+        let panicked = |_| "a sampling thread panicked".to_owned();
+        Ok((
+            brought,
+            collector.join().map_err(panicked)?,
+            sampler.join().map_err(panicked)?,
+            window.join().map_err(panicked)?,
+        ))
+    })
+}
+
+/// Looks at the server's processor time when counting begins and when it ends.
+fn window(orders: &Orders, watched: Watched) -> Window {
+    wait_for(orders, orders.count_from);
+    let (began, before) = (Instant::now(), watched.look(orders.begin).cpu_s);
+    wait_for(orders, orders.end);
+    let (seconds, after) = (began.elapsed().as_secs_f64(), watched.look(orders.begin).cpu_s);
+    Window { cpu_s: before.zip(after).map(|(before, after)| (after - before).max(0.0)), seconds }
+}
+
+fn wait_for(orders: &Orders, when: Instant) {
+    while !orders.stop.load(Ordering::Relaxed) {
+        let left = when.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        thread::sleep(left.min(Duration::from_millis(50)));
+    }
+}
+
+/// A slice comes when its thread is at a later second; who is later than so many adds to the counts alone.
+const SECONDS_OPEN: usize = 90;
+
+/// Adds the threads' slices of the same second up. Histograms are kept for the latest seconds alone, so that a run may be
+/// as long as it likes.
+fn collect(slices: &Receiver<Slice>) -> BTreeMap<u32, Second> {
+    let (mut open, mut closed) = (BTreeMap::<u32, Slice>::new(), BTreeMap::<u32, Second>::new());
+    for slice in slices {
+        if let Some(late) = closed.get_mut(&slice.second) {
+            late.answered += slice.answered;
+            late.errors += slice.errors;
+            continue;
+        }
+        match open.get_mut(&slice.second) {
+            None => {
+                open.insert(slice.second, slice);
+            }
+            Some(sum) => {
+                sum.answered += slice.answered;
+                sum.errors += slice.errors;
+                sum.latency += &slice.latency;
+            }
+        }
+        while open.len() > SECONDS_OPEN
+            && let Some((_, slice)) = open.pop_first()
+        {
+            closed.insert(slice.second, second(&slice));
+        }
+    }
+    closed.extend(open.into_values().map(|slice| (slice.second, second(&slice))));
+    closed
+}
+
+fn outcome(
+    load: &Load,
+    brought: &[Brought],
+    seconds: BTreeMap<u32, Second>,
+    samples: Vec<Sample>,
+    window: Window,
+    interrupted: bool,
+) -> Result<Outcome, String> {
+    let mut stats = Stats::new();
+    for thread in brought {
+        stats.add(&thread.stats);
+    }
+    let whole = (load.warm_up.as_secs_f64() + window.seconds).max(0.001);
+    let busy = brought.iter().map(|thread| thread.busy.as_secs_f64()).collect::<Vec<_>>();
+    let sent: u64 = brought.iter().map(|thread| thread.sent).sum();
+    if stats.all().requests() == 0 {
+        return Err("nothing was due while it counted: a longer --duration or a higher --rate helps".into());
+    }
+    Ok(Outcome {
+        load: load.clone(),
+        stats,
+        seconds: window.seconds,
+        timeline: seconds.into_values().collect(),
+        samples,
+        server_cpu_s: window.cpu_s,
+        client_busy: busy.iter().copied().fold(0.0, f64::max) / whole,
+        client_us: busy.iter().sum::<f64>() * 1e6 / sent.max(1) as f64,
+        interrupted,
+    })
+}
+
+fn second(slice: &Slice) -> Second {
+    let Slice { second, answered, errors, .. } = *slice;
+    let latency: &Histogram<u64> = &slice.latency;
+    let (p50_ms, p99_ms) = (quantile_ms(latency, 0.5), quantile_ms(latency, 0.99));
+    Second { second, answered, errors, p50_ms, p99_ms }
+}
+
+/// A batch of one address, so that the first poll has something to ask for.
+fn first_batch(target: &Target, addresses: &Addresses) -> Result<String, String> {
+    let key = target.keys.first().map_or("", String::as_str);
+    let (mut body, mut request) = (String::new(), String::new());
+    batch_body(&mut body, addresses, 1);
+    http::post(&mut request, &target.host, "/v1/verify/batch", key, &body);
+    let (status, body) = ask(target.server, &request)
+        .map_err(|error| format!("{}: {error}; a batch was asked for, to be polled", target.server))?;
+    match (status, http::text_field(&body, "batch_id")) {
+        (202, Some(id)) => Ok(id.to_owned()),
+        _ => Err(format!("a batch, made to be polled, was answered {status}: leave poll out of --mix")),
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// 100 full checks of 1 to 100 ms in ten seconds at 10/s, two of them refused for the rate.
+    pub fn outcome() -> Outcome {
+        let mut stats = Stats::new();
+        for ms in 1..=100 {
+            let status = if ms > 98 { 429 } else { 200 };
+            stats.answered(Endpoint::Full, status, Duration::from_millis(ms));
+        }
+        let second = |second| Second { second, answered: 10, errors: 0, p50_ms: 50.0, p99_ms: 99.0 };
+        let sample = |at: u32| Sample { at: f64::from(at), ..Sample::default() };
+        Outcome {
+            load: load(Loop::Open(10.0)),
+            stats,
+            seconds: 10.0,
+            timeline: (0..10).map(second).collect(),
+            samples: (0..10).map(sample).collect(),
+            server_cpu_s: Some(0.05),
+            client_busy: 0.1,
+            client_us: 20.0,
+            interrupted: false,
+        }
+    }
+
+    pub fn load(pressure: Loop) -> Load {
+        Load {
+            pressure,
+            spread: Spread::Even,
+            mix: Mix::only(Endpoint::Full),
+            batch_size: 100,
+            warm_up: Duration::ZERO,
+            duration: Duration::from_secs(10),
+            patience: Duration::from_secs(10),
+            connections: 8,
+            threads: 1,
+            seed: 1,
+        }
+    }
+
+    #[test]
+    fn slices_of_a_second_add_up_and_old_ones_are_closed() {
+        let (sender, receiver) = channel();
+        let slice = |second, ms| {
+            let mut latency = crate::stats::histogram(2);
+            crate::stats::note(&mut latency, Duration::from_millis(ms));
+            Slice { second, answered: 1, errors: u64::from(ms > 5), latency }
+        };
+        for second in 0..200 {
+            sender.send(slice(second, 1)).unwrap();
+            sender.send(slice(second, 9)).unwrap();
+        }
+        sender.send(slice(0, 9)).unwrap();
+        drop(sender);
+        let seconds = collect(&receiver);
+        assert_eq!(seconds.len(), 200);
+        assert_eq!((seconds[&0].answered, seconds[&0].errors), (3, 2));
+        assert_eq!((seconds[&199].answered, seconds[&199].errors), (2, 1));
+        assert!((seconds[&5].p99_ms - 9.0).abs() < 0.1);
+    }
+
+    #[test]
+    fn figures_of_an_outcome() {
+        let outcome = outcome();
+        assert!((outcome.rate() - 9.8).abs() < 1e-9);
+        assert!(outcome.cpu_per_thousand().is_some_and(|cpu| (cpu - 0.5).abs() < 1e-9));
+        assert_eq!(outcome.rss_peak_kib(), None);
+    }
+}

@@ -1,0 +1,294 @@
+//! The highest rate that keeps its objectives: doubled until one is missed, then halved in between. A miss is asked
+//! again before it counts, since a busy moment of the machine is no limit of the server.
+
+use crate::objective::{Objective, time};
+use crate::options::{LoadArgs, OutputArgs, TargetArgs};
+use crate::run::{Load, Loop, Target, run};
+use crate::summary::Summary;
+use crate::{End, html, say};
+use clap::Args;
+use serde::Serialize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Memory is flat when it grows by less than this over a run.
+const FLAT: f64 = 0.05;
+/// What a search keeps beside what it is told: the rate itself.
+const RATE_KEPT: &str = "rate=97%";
+/// A rate beyond this is a mistake.
+const RATE_MAX: f64 = 10_000_000.0;
+/// The lowest rate that is tried.
+const RATE_MIN: f64 = 1.0;
+
+#[derive(Debug, Args)]
+pub struct SearchArgs {
+    #[command(flatten)]
+    target: TargetArgs,
+    /// The rate to begin with
+    #[arg(long, value_name = "PER_SECOND", default_value = "100", value_parser = rate)]
+    from: f64,
+    /// The highest rate to try
+    #[arg(long, value_name = "PER_SECOND", default_value = "100000", value_parser = rate)]
+    to: f64,
+    /// How close to come, in percent of the rate
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
+    precision: f64,
+    /// Afterwards, hold this share of it, in percent, for --hold
+    #[arg(long, value_name = "PERCENT", default_value_t = 80.0)]
+    hold_at: f64,
+    /// How long to hold it; 0s leaves it out
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = time)]
+    hold: Duration,
+    #[command(flatten)]
+    load: LoadArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// A rate as clap reads it.
+///
+/// # Errors
+/// One line.
+pub fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0 && *rate <= RATE_MAX);
+    rate.ok_or_else(|| format!("a rate is a number above 0 and up to {RATE_MAX}"))
+}
+
+/// What a search tries next, and when it is done.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Bisection {
+    first: f64,
+    most: f64,
+    precision: f64,
+    /// The highest rate that was kept, and the lowest that was not.
+    kept: Option<f64>,
+    missed: Option<f64>,
+}
+
+impl Bisection {
+    fn next(&self) -> Option<f64> {
+        match (self.kept, self.missed) {
+            (None, None) => Some(self.first.min(self.most)),
+            (Some(kept), None) => (kept < self.most).then(|| (kept * 2.0).min(self.most)),
+            (None, Some(missed)) => (missed > RATE_MIN).then(|| (missed / 2.0).max(RATE_MIN)),
+            (Some(kept), Some(missed)) => {
+                (missed - kept > kept * self.precision).then(|| f64::midpoint(kept, missed))
+            }
+        }
+    }
+
+    fn told(&mut self, rate: f64, kept: bool) {
+        if kept {
+            self.kept = Some(rate);
+        } else {
+            self.missed = Some(rate);
+        }
+    }
+}
+
+/// A run of the search.
+#[derive(Debug, Clone, Serialize)]
+pub struct Step {
+    pub asked: f64,
+    pub rate: f64,
+    pub p99_ms: f64,
+    pub errors: u64,
+    pub cores: Option<f64>,
+    pub kept: bool,
+    /// Why not.
+    pub missed: Vec<String>,
+}
+
+/// What a search found.
+#[derive(Debug, Serialize)]
+pub struct Found {
+    /// The highest rate that was kept; none when not even the lowest was.
+    pub highest: Option<f64>,
+    pub objectives: Vec<String>,
+    pub steps: Vec<Step>,
+    /// The run at a share of it.
+    pub held: Option<Summary>,
+    /// Whether memory stayed as it was while it was held.
+    pub memory_flat: Option<bool>,
+}
+
+/// Searches, prints each step, holds and reports.
+pub fn search(args: &SearchArgs, stop: &Arc<AtomicBool>) -> Result<End, String> {
+    if !(0.1..=100.0).contains(&args.precision) || !(1.0..=100.0).contains(&args.hold_at) {
+        return Err("--precision is from 0.1 to 100 percent, --hold-at from 1 to 100".into());
+    }
+    crate::raise_open_files();
+    let objectives = objectives(args)?;
+    let addresses = args.load.supply()?;
+    let (target, world) = args.target.reach(&args.load)?;
+    let mut series = Series { args, target, objectives, addresses: Some(addresses), stop };
+    let (highest, steps) = series.find()?;
+    let held = match highest.filter(|_| !args.hold.is_zero() && !stop.load(Ordering::Relaxed)) {
+        Some(highest) => Some(series.hold(highest * args.hold_at / 100.0)?),
+        None => None,
+    };
+    let objectives = series.objectives.iter().map(ToString::to_string).collect();
+    let memory_flat = held.as_ref().and_then(|held| held.server.rss_growth).map(|growth| growth < FLAT);
+    let end = report(args, &Found { highest, objectives, steps, held, memory_flat })?;
+    if let Some(world) = world {
+        world.stop()?;
+    }
+    Ok(end)
+}
+
+/// What has to be kept. Without a word about latency, the slowest endpoint's p99 stays below a second.
+fn objectives(args: &SearchArgs) -> Result<Vec<Objective>, String> {
+    let mut objectives = args.output.objectives.clone();
+    if objectives.is_empty() {
+        objectives.push(format!("{}.p99=1s", args.load.slowest().name()).parse()?);
+        objectives.push("errors=0.1%".parse()?);
+    }
+    objectives.push(RATE_KEPT.parse()?);
+    Ok(objectives)
+}
+
+struct Series<'a> {
+    args: &'a SearchArgs,
+    target: Target,
+    objectives: Vec<Objective>,
+    /// They go on from run to run, so that nothing is asked twice.
+    addresses: Option<crate::addresses::Addresses>,
+    stop: &'a Arc<AtomicBool>,
+}
+
+impl Series<'_> {
+    fn find(&mut self) -> Result<(Option<f64>, Vec<Step>), String> {
+        let SearchArgs { from, to, precision, .. } = *self.args;
+        let mut bisection =
+            Bisection { first: from, most: to, precision: precision / 100.0, kept: None, missed: None };
+        let mut steps = Vec::new();
+        while let Some(rate) = bisection.next() {
+            let mut step = self.step(rate)?;
+            if !step.kept && !self.stop.load(Ordering::Relaxed) {
+                steps.push(step);
+                step = self.step(rate)?;
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            bisection.told(rate, step.kept);
+            steps.push(step);
+        }
+        Ok((bisection.kept, steps))
+    }
+
+    fn step(&mut self, rate: f64) -> Result<Step, String> {
+        let summary = self.run(self.args.load.load(Loop::Open(rate)))?;
+        let missed: Vec<String> =
+            summary.objectives.iter().filter(|one| !one.met).map(|one| one.line.clone()).collect();
+        let all = summary.endpoints.last();
+        let step = Step {
+            asked: rate,
+            rate: summary.rate,
+            p99_ms: all.and_then(|all| all.latency_ms.get("p99").copied()).unwrap_or(0.0),
+            errors: summary.errors,
+            cores: summary.server.cores,
+            kept: missed.is_empty(),
+            missed,
+        };
+        say(&line(&step))?;
+        for warning in &summary.warnings {
+            say(&format!("  warning: {warning}"))?;
+        }
+        Ok(step)
+    }
+
+    fn hold(&mut self, rate: f64) -> Result<Summary, String> {
+        say(&format!("holding {rate:.1}/s for {:.0} s", self.args.hold.as_secs_f64()))?;
+        let load = Load { duration: self.args.hold, ..self.args.load.load(Loop::Open(rate)) };
+        self.run(load)
+    }
+
+    fn run(&mut self, load: Load) -> Result<Summary, String> {
+        let addresses = self.addresses.take().ok_or("a run before failed")?;
+        let (outcome, addresses) = run(&self.target, &load, addresses, self.stop)?;
+        self.addresses = Some(addresses);
+        Ok(Summary::of(&outcome, &self.objectives))
+    }
+}
+
+fn line(step: &Step) -> String {
+    let Step { asked, rate, p99_ms, errors, cores, kept, missed } = step;
+    let cores = cores.map_or(String::new(), |cores| format!(", {cores:.2} cores"));
+    let verdict = if *kept { "kept".to_owned() } else { missed.join("; ") };
+    format!(
+        "{asked:>10.1}/s asked, {rate:>10.1}/s answered, p99 {p99_ms:.1} ms, {errors} errors{cores}: {verdict}"
+    )
+}
+
+fn report(args: &SearchArgs, found: &Found) -> Result<End, String> {
+    let mut lines = vec![match found.highest {
+        Some(highest) => {
+            format!("the highest rate that keeps {}: {highest:.1}/s", found.objectives.join(", "))
+        }
+        None => format!("no rate was found that keeps {}", found.objectives.join(", ")),
+    }];
+    if let Some(held) = &found.held {
+        lines.push(held.text());
+    }
+    match found.memory_flat {
+        Some(true) => lines.push("memory stayed flat while it was held".to_owned()),
+        Some(false) => {
+            lines.push(format!("memory grew by more than {:.0} % while it was held", FLAT * 100.0))
+        }
+        None => {}
+    }
+    say(&lines.join("\n"))?;
+    args.output.write(found, &page(found, &lines[0]))?;
+    let held = found.held.as_ref().is_none_or(Summary::met) && found.memory_flat != Some(false);
+    Ok(if found.highest.is_some() && held { End::Met } else { End::Missed })
+}
+
+fn page(found: &Found, first: &str) -> String {
+    use std::fmt::Write;
+    let mut out = format!("<p><b>{}</b></p>\n<h2>Steps</h2>\n<pre>", crate::svg::escape(first));
+    for step in &found.steps {
+        let _ = writeln!(out, "{}", crate::svg::escape(&line(step)));
+    }
+    out.push_str("</pre>\n");
+    if let Some(held) = &found.held {
+        out.push_str("<h2>Held</h2>\n");
+        html::content(&mut out, held);
+    }
+    html::page("mailprobe load test: the highest rate", &out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn search(limit: f64, first: f64, most: f64) -> (Option<f64>, Vec<f64>) {
+        let mut bisection = Bisection { first, most, precision: 0.05, kept: None, missed: None };
+        let mut tried = Vec::new();
+        while let Some(rate) = bisection.next() {
+            tried.push(rate);
+            bisection.told(rate, rate <= limit);
+            assert!(tried.len() < 100, "{tried:?}");
+        }
+        (bisection.kept, tried)
+    }
+
+    #[test]
+    fn the_limit_is_found_from_below_and_from_above() {
+        for (limit, first) in [(1000.0, 100.0), (1000.0, 100_000.0), (37.0, 1.0), (99.0, 100.0), (1.0, 64.0)]
+        {
+            let (kept, tried) = search(limit, first, 1e6);
+            let kept = kept.unwrap();
+            assert!(kept <= limit && kept >= limit / 1.06, "{limit} from {first}: {kept} by {tried:?}");
+            assert!(tried.len() < 30, "{tried:?}");
+        }
+    }
+
+    #[test]
+    fn the_ends_are_ends() {
+        assert_eq!(search(1e9, 100.0, 1000.0), (Some(1000.0), vec![100.0, 200.0, 400.0, 800.0, 1000.0]));
+        assert_eq!(search(0.0, 4.0, 1000.0), (None, vec![4.0, 2.0, 1.0]));
+        assert_eq!(search(1e9, 500.0, 100.0), (Some(100.0), vec![100.0]));
+    }
+}

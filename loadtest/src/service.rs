@@ -1,0 +1,122 @@
+//! A server of one's own that is asked several times over, for calibration and for checks of a plan.
+
+use crate::addresses::Addresses;
+use crate::arrivals::Spread;
+use crate::list::Place;
+use crate::mix::Mix;
+use crate::run::{Load, Loop, Outcome, Target, run};
+use crate::sampler::{Sample, UNDER_WAY};
+use crate::scenario::Scenario;
+use crate::world::{Counted, Setting, World};
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Longest that work under way may take to end.
+const SETTLE_LIMIT: Duration = Duration::from_secs(120);
+const SETTLE_LOOK: Duration = Duration::from_millis(500);
+/// Looks in a row at which nothing is under way.
+const SETTLE_LOOKS: u32 = 4;
+
+/// The server with its mail internet.
+pub struct Service {
+    world: World,
+    target: Target,
+    supply: RefCell<Option<Addresses>>,
+}
+
+impl Service {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// One line.
+    pub fn start(place: &Place<'_>, scenario: Scenario) -> Result<Service, String> {
+        let mut world = World::start(Setting {
+            bin_dir: place.bin_dir.clone(),
+            scenario: scenario.text(),
+            flags: place.flags.to_vec(),
+        })?;
+        let target = world.serve()?;
+        Ok(Service { world, target, supply: RefCell::new(Some(Addresses::counted(scenario.domains))) })
+    }
+
+    /// The server's process.
+    ///
+    /// # Errors
+    /// When it is not known, which it always is here.
+    pub fn pid(&self) -> Result<u32, String> {
+        self.target.watched.pid.ok_or_else(|| "the server's process is not known".into())
+    }
+
+    /// Asks at a rate; no address twice.
+    ///
+    /// # Errors
+    /// One line; also when requests failed: figures of refusals are no figures.
+    pub fn ask(
+        &self,
+        rate: f64,
+        mix: Mix,
+        time: Duration,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Outcome, String> {
+        let load = Load {
+            pressure: Loop::Open(rate),
+            spread: Spread::Poisson,
+            mix,
+            batch_size: 100,
+            warm_up: Duration::ZERO,
+            duration: time,
+            patience: Duration::from_secs(60),
+            connections: 512,
+            threads: 1,
+            seed: 1,
+        };
+        let supply = self.supply.take().ok_or("an earlier run failed")?;
+        let (outcome, supply) = run(&self.target, &load, supply, stop)?;
+        self.supply.replace(Some(supply));
+        if outcome.interrupted {
+            return Err("ended by a signal".into());
+        }
+        let all = outcome.stats.all();
+        if all.errors() * 100 > all.requests() {
+            return Err(format!(
+                "{} of {} requests failed: {:?} {:?}",
+                all.errors(),
+                all.requests(),
+                all.status,
+                all.failures
+            ));
+        }
+        Ok(outcome)
+    }
+
+    /// Waits until nothing is under way; gives what was seen meanwhile.
+    ///
+    /// # Errors
+    /// One line.
+    pub fn settle(&self, stop: &Arc<AtomicBool>) -> Result<Vec<Sample>, String> {
+        let (began, mut quiet, mut samples) = (Instant::now(), 0, Vec::new());
+        while quiet < SETTLE_LOOKS {
+            if stop.load(Ordering::Relaxed) || began.elapsed() > SETTLE_LIMIT {
+                return Err("work under way does not end".into());
+            }
+            thread::sleep(SETTLE_LOOK);
+            let sample = self.target.watched.look(began);
+            let under_way =
+                sample.gauges[UNDER_WAY].ok_or("the server's metrics do not say what is under way")?;
+            quiet = if under_way == 0.0 { quiet + 1 } else { 0 };
+            samples.push(sample);
+        }
+        Ok(samples)
+    }
+
+    /// Ends it; what its mail internet counted.
+    ///
+    /// # Errors
+    /// One line.
+    pub fn stop(self) -> Result<Counted, String> {
+        self.world.stop()
+    }
+}

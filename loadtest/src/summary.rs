@@ -1,0 +1,380 @@
+//! A run as figures: what is printed, written as JSON and drawn.
+
+use crate::mix::Endpoint;
+use crate::objective::{Objective, Verdict};
+use crate::run::{Load, Loop, Outcome};
+use crate::sampler::GAUGES;
+use crate::stats::{SHOWN, Seen, quantile_ms};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Everything a report shows.
+#[derive(Debug, Serialize)]
+pub struct Summary {
+    /// What was asked, in words.
+    pub title: String,
+    pub load: LoadShown,
+    /// Seconds that counted.
+    pub seconds: f64,
+    /// Requests that were due, answers of 2xx a second, refusals for the rate, requests without a 2xx.
+    pub requests: u64,
+    pub rate: f64,
+    pub limited: u64,
+    pub errors: u64,
+    pub endpoints: Vec<EndpointShown>,
+    pub reasons: BTreeMap<String, u64>,
+    pub cached: u64,
+    pub batch_rows: u64,
+    pub server: ServerShown,
+    pub client: ClientShown,
+    pub objectives: Vec<Verdict>,
+    pub warnings: Vec<String>,
+    pub timeline: Vec<SecondShown>,
+    pub samples: Vec<SampleShown>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct LoadShown {
+    pub mix: String,
+    /// Open loop: requests a second.
+    pub rate: Option<f64>,
+    /// Closed loop: clients.
+    pub clients: Option<usize>,
+    pub warm_up_s: f64,
+    pub duration_s: f64,
+    pub connections: usize,
+    pub threads: usize,
+    pub seed: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub struct EndpointShown {
+    pub name: &'static str,
+    pub requests: u64,
+    pub errors: u64,
+    pub limited: u64,
+    pub status: BTreeMap<u16, u64>,
+    pub failures: BTreeMap<&'static str, u64>,
+    /// Milliseconds by percentile, from when a request was due.
+    pub latency_ms: BTreeMap<&'static str, f64>,
+    /// The whole distribution: percentile and milliseconds.
+    pub distribution: Vec<(f64, f64)>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct ServerShown {
+    pub cpu_s: Option<f64>,
+    pub cpu_s_per_1000: Option<f64>,
+    /// Cores that were busy on average.
+    pub cores: Option<f64>,
+    pub rss_peak_mib: Option<f64>,
+    /// Resident memory at the end of a run over that in its middle third.
+    pub rss_growth: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct ClientShown {
+    /// The busiest thread's share of its core.
+    pub busy: f64,
+    pub us_per_request: f64,
+}
+
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct SecondShown {
+    pub second: u32,
+    pub answered: u64,
+    pub errors: u64,
+    pub p50_ms: f64,
+    pub p99_ms: f64,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct SampleShown {
+    pub at: f64,
+    /// Cores busy since the sample before.
+    pub cores: Option<f64>,
+    pub rss_mib: Option<f64>,
+    pub gauges: BTreeMap<&'static str, f64>,
+}
+
+impl Summary {
+    /// Sums a run up and judges it.
+    pub fn of(outcome: &Outcome, objectives: &[Objective]) -> Summary {
+        let all = outcome.stats.all();
+        let used = Endpoint::ALL.into_iter().filter(|one| outcome.stats.of(*one).requests() > 0);
+        let mut endpoints: Vec<EndpointShown> =
+            used.map(|one| endpoint(one.name(), outcome.stats.of(one))).collect();
+        if endpoints.len() > 1 {
+            endpoints.push(endpoint("all", &all));
+        }
+        let load = &outcome.load;
+        Summary {
+            title: title(load),
+            load: shown(load),
+            seconds: outcome.seconds,
+            requests: all.requests(),
+            rate: outcome.rate(),
+            limited: all.limited(),
+            errors: all.errors(),
+            endpoints,
+            reasons: outcome.stats.reasons.clone(),
+            cached: outcome.stats.cached,
+            batch_rows: outcome.stats.batch_rows,
+            server: server(outcome),
+            client: ClientShown { busy: outcome.client_busy, us_per_request: outcome.client_us },
+            objectives: objectives.iter().map(|one| one.judge(outcome)).collect(),
+            warnings: warnings(outcome, &all),
+            timeline: outcome.timeline.iter().map(second).collect(),
+            samples: samples(outcome),
+        }
+    }
+
+    /// Whether every objective was met.
+    pub fn met(&self) -> bool {
+        self.objectives.iter().all(|verdict| verdict.met)
+    }
+
+    /// For a terminal.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        let _ = writeln!(out, "{}", self.title);
+        let _ = writeln!(
+            out,
+            "{} requests in {:.1} s, {:.1} good answers/s, {} errors ({} refused for the rate)",
+            self.requests, self.seconds, self.rate, self.errors, self.limited
+        );
+        let _ = writeln!(
+            out,
+            "\n{:<8}{:>10}{:>8}{:>8}{:>11}{:>11}{:>11}{:>11}{:>11}",
+            "", "requests", "errors", "429", "p50 ms", "p90 ms", "p99 ms", "p99.9 ms", "max ms"
+        );
+        for one in &self.endpoints {
+            let _ = write!(out, "{:<8}{:>10}{:>8}{:>8}", one.name, one.requests, one.errors, one.limited);
+            for (name, _) in SHOWN {
+                let _ = write!(out, "{:>11.2}", one.latency_ms.get(name).copied().unwrap_or(0.0));
+            }
+            out.push('\n');
+        }
+        for one in &self.endpoints {
+            let bad = one.status.iter().filter(|(status, _)| !(200..300).contains(*status));
+            let bad = bad.map(|(status, count)| format!("{status}: {count}"));
+            let lost = one.failures.iter().map(|(name, count)| format!("{name}: {count}"));
+            let parts: Vec<String> = bad.chain(lost).collect();
+            if !parts.is_empty() {
+                let _ = writeln!(out, "errors of {}: {}", one.name, parts.join(", "));
+            }
+        }
+        self.costs(&mut out);
+        for warning in &self.warnings {
+            let _ = writeln!(out, "warning: {warning}");
+        }
+        for verdict in &self.objectives {
+            let _ = writeln!(out, "{}", verdict.line);
+        }
+        out
+    }
+
+    fn costs(&self, out: &mut String) {
+        if !self.reasons.is_empty() {
+            let parts: Vec<String> =
+                self.reasons.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
+            let _ = writeln!(out, "\nreasons: {}; repeats: {}", parts.join(", "), self.cached);
+        }
+        if self.batch_rows > 0 {
+            let _ = writeln!(out, "rows of batches accepted: {}", self.batch_rows);
+        }
+        let server = &self.server;
+        if let (Some(cpu), Some(each), Some(cores)) = (server.cpu_s, server.cpu_s_per_1000, server.cores) {
+            let _ = writeln!(
+                out,
+                "server: {cpu:.2} CPU s, {each:.4} CPU s per 1,000 requests, {cores:.2} cores busy"
+            );
+        }
+        if let Some(rss) = server.rss_peak_mib {
+            let growth = server.rss_growth.map_or(String::new(), |growth| {
+                format!(", {:+.1} % from the middle third of the run to the last", growth * 100.0)
+            });
+            let _ = writeln!(out, "server: {rss:.1} MiB resident at most{growth}");
+        }
+        let ClientShown { busy, us_per_request } = self.client;
+        let _ = writeln!(
+            out,
+            "client: {us_per_request:.1} us of CPU a request, its busiest thread {:.0} % busy",
+            busy * 100.0
+        );
+    }
+}
+
+/// What was asked, in words.
+pub fn title(load: &Load) -> String {
+    let pressure = match load.pressure {
+        Loop::Open(rate) => format!("{rate:.1} requests/s, open loop"),
+        Loop::Closed(clients) => format!("{clients} clients, closed loop"),
+    };
+    format!(
+        "{pressure}, mix {}, {:.0} s after {:.0} s of warm-up",
+        load.mix,
+        load.duration.as_secs_f64(),
+        load.warm_up.as_secs_f64()
+    )
+}
+
+fn shown(load: &Load) -> LoadShown {
+    let (rate, clients) = match load.pressure {
+        Loop::Open(rate) => (Some(rate), None),
+        Loop::Closed(clients) => (None, Some(clients)),
+    };
+    LoadShown {
+        mix: load.mix.to_string(),
+        rate,
+        clients,
+        warm_up_s: load.warm_up.as_secs_f64(),
+        duration_s: load.duration.as_secs_f64(),
+        connections: load.connections,
+        threads: load.threads,
+        seed: load.seed,
+    }
+}
+
+fn endpoint(name: &'static str, seen: &Seen) -> EndpointShown {
+    EndpointShown {
+        name,
+        requests: seen.requests(),
+        errors: seen.errors(),
+        limited: seen.limited(),
+        status: seen.status.clone(),
+        failures: seen.failures.iter().map(|(failure, count)| (failure.name(), *count)).collect(),
+        latency_ms: SHOWN.map(|(name, quantile)| (name, quantile_ms(&seen.latency, quantile))).into(),
+        distribution: distribution(seen),
+    }
+}
+
+/// Percentiles that come closer to 1 by a factor, as far as there are requests to tell them apart.
+fn distribution(seen: &Seen) -> Vec<(f64, f64)> {
+    let (mut points, mut rest) = (Vec::new(), 1.0f64);
+    let finest = 1.0 / seen.requests().max(1) as f64;
+    while rest > finest {
+        points.push((1.0 - rest, quantile_ms(&seen.latency, 1.0 - rest)));
+        rest /= 1.25;
+    }
+    points.push((1.0 - finest, quantile_ms(&seen.latency, 1.0)));
+    points
+}
+
+fn server(outcome: &Outcome) -> ServerShown {
+    ServerShown {
+        cpu_s: outcome.server_cpu_s,
+        cpu_s_per_1000: outcome.cpu_per_thousand(),
+        cores: outcome.server_cpu_s.map(|cpu| cpu / outcome.seconds),
+        rss_peak_mib: outcome.rss_peak_kib().map(|kib| kib as f64 / 1024.0),
+        rss_growth: rss_growth(outcome),
+    }
+}
+
+/// By how much the mean of the last third of the counted samples is above that of the third before: a server that has
+/// just started fills its caches in the first.
+fn rss_growth(outcome: &Outcome) -> Option<f64> {
+    let from = outcome.load.warm_up.as_secs_f64();
+    let counted: Vec<f64> = outcome
+        .samples
+        .iter()
+        .filter(|sample| sample.at >= from && sample.at <= from + outcome.seconds)
+        .filter_map(|sample| sample.rss_kib.map(|kib| kib as f64))
+        .collect();
+    let third = counted.len() / 3;
+    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
+    (third > 0).then(|| {
+        mean(&counted[counted.len() - third..])
+            / mean(&counted[counted.len() - 2 * third..counted.len() - third])
+            - 1.0
+    })
+}
+
+fn second(second: &crate::run::Second) -> SecondShown {
+    let crate::run::Second { second, answered, errors, p50_ms, p99_ms } = *second;
+    SecondShown { second, answered, errors, p50_ms, p99_ms }
+}
+
+fn samples(outcome: &Outcome) -> Vec<SampleShown> {
+    let mut before: Option<(f64, f64)> = None;
+    let shown = outcome.samples.iter().map(|sample| {
+        let cores = before.zip(sample.cpu_s).and_then(|((at, cpu), now)| {
+            (sample.at > at + 0.2).then(|| ((now - cpu) / (sample.at - at)).max(0.0))
+        });
+        before = sample.cpu_s.map(|cpu| (sample.at, cpu));
+        let gauges = GAUGES.iter().zip(sample.gauges).filter_map(|((_, name), value)| Some((*name, value?)));
+        let rss_mib = sample.rss_kib.map(|kib| kib as f64 / 1024.0);
+        SampleShown { at: sample.at, cores, rss_mib, gauges: gauges.collect() }
+    });
+    shown.collect()
+}
+
+/// What makes the figures worth less than they look.
+fn warnings(outcome: &Outcome, all: &Seen) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if outcome.interrupted {
+        warnings.push("ended early by a signal".to_owned());
+    }
+    if outcome.client_limited() {
+        warnings.push(format!(
+            "the client itself was {:.0} % busy: more --threads, or the figures are the client's",
+            outcome.client_busy * 100.0
+        ));
+    }
+    let unsent = all.failures.get(&crate::stats::Failure::Unsent).copied().unwrap_or(0);
+    if unsent > 0 {
+        warnings.push(format!(
+            "{unsent} requests were due and found no free connection: the server is behind, or --connections is too few"
+        ));
+    }
+    if all.limited() > 0 {
+        warnings.push(
+            "some were refused for the rate: give the account limits that are not in the way".to_owned(),
+        );
+    }
+    let checks = outcome.stats.of(Endpoint::Full).requests();
+    if outcome.stats.cached * 10 > checks && checks > 0 {
+        warnings.push("more than a tenth of the full checks were repeats, which cost little".to_owned());
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::tests::outcome;
+    use crate::sampler::Sample;
+
+    #[test]
+    fn a_run_is_summed_up() {
+        let mut run = outcome();
+        for (number, sample) in run.samples.iter_mut().enumerate() {
+            *sample = Sample {
+                at: number as f64,
+                cpu_s: Some(number as f64 * 0.5),
+                rss_kib: Some(if number < 5 { 10_240 } else { 20_480 }),
+                ..Sample::default()
+            };
+        }
+        let summary = Summary::of(&run, &["errors=1%".parse().unwrap()]);
+        assert_eq!((summary.requests, summary.errors, summary.limited), (100, 2, 2));
+        assert!(!summary.met());
+        assert_eq!(summary.endpoints.len(), 1, "one endpoint needs no sum");
+        let full = &summary.endpoints[0];
+        assert!((full.latency_ms["p90"] - 90.0).abs() < 0.1);
+        let last = full.distribution.last().unwrap();
+        assert!((last.0 - 0.99).abs() < 1e-9 && (last.1 - 100.0).abs() < 0.2, "{last:?}");
+        assert!(full.distribution.windows(2).all(|two| two[0].0 < two[1].0 && two[0].1 <= two[1].1));
+        assert!(summary.server.rss_growth.is_some_and(|growth| (growth - 0.2).abs() < 1e-9));
+        assert_eq!(summary.samples[1].cores, Some(0.5));
+        let text = summary.text();
+        for part in
+            ["429: 2", "0.5000 CPU s per 1,000", "20.0 MiB", "missed: errors=1%", "refused for the rate"]
+        {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        let json = serde_json::to_value(&summary).unwrap();
+        assert_eq!(json["endpoints"][0]["latency_ms"]["max"], 100.031);
+    }
+}

@@ -1,0 +1,346 @@
+//! A world of one's own: mailnet and `mailprobe serve` in processes of their own, in a folder that goes with them.
+//!
+//! Both are ended by their pid, and the folder is removed, however the run ends.
+
+use crate::run::Target;
+use crate::sampler::Watched;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const START_LIMIT: Duration = Duration::from_secs(60);
+/// The server drains: a check under way may take a minute.
+const END_LIMIT: Duration = Duration::from_secs(90);
+/// Credits of an account that nothing is to be in the way of.
+const CREDITS: u64 = 1_000_000_000;
+
+/// A plan whose limits are not in the way.
+const PLANS: &str = r#"
+[[plan]]
+id = "free"
+name = "Free"
+monthly_credits = 100
+
+[[plan]]
+id = "loadtest"
+name = "Load test"
+monthly_credits = 0
+[plan.limits]
+fast = 1000000000
+verify = 1000000000
+batch = 1000000000
+poll = 1000000000
+account = 1000000000
+fair_use_per_second = 1000000000
+fair_use_burst = 1000000000
+"#;
+
+/// Where the binaries are and what is to be played.
+#[derive(Debug, Clone)]
+pub struct Setting {
+    /// The folder of `mailprobe` and `mailnet`.
+    pub bin_dir: PathBuf,
+    /// The text of mailnet's scenario.
+    pub scenario: String,
+    /// Further flags for `mailprobe serve` or `clean`.
+    pub flags: Vec<String>,
+}
+
+/// A process that is ended with its guard.
+pub struct Process {
+    child: Child,
+    name: &'static str,
+    log: PathBuf,
+    out: Option<BufReader<ChildStdout>>,
+}
+
+/// mailnet, playing.
+pub struct Mailnet {
+    process: Process,
+    dns: String,
+    smtp_port: String,
+}
+
+/// What mailnet counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Counted {
+    pub sessions: f64,
+    pub sessions_peak: f64,
+    pub sessions_tls: f64,
+    pub rcpt: f64,
+    pub dns: f64,
+}
+
+/// A folder with a mail internet, and servers or lists that are pointed at it.
+pub struct World {
+    folder: tempfile::TempDir,
+    setting: Setting,
+    mailnet: Option<Mailnet>,
+    server: Option<Process>,
+}
+
+impl World {
+    /// Starts mailnet.
+    ///
+    /// # Errors
+    /// One line.
+    pub fn start(setting: Setting) -> Result<World, String> {
+        let folder = tempfile::Builder::new().prefix("mailprobe-loadtest-").tempdir();
+        let folder = folder.map_err(|error| format!("a temporary folder: {error}"))?;
+        write(&folder.path().join("mailnet.toml"), &setting.scenario)?;
+        write(&folder.path().join("plans.toml"), PLANS)?;
+        let mut command = Command::new(setting.bin_dir.join("mailnet"));
+        command.arg("--scenario").arg(folder.path().join("mailnet.toml"));
+        let mut process = Process::start("mailnet", command, &folder.path().join("mailnet.log"))?;
+        let line = process.ready("dns ")?;
+        let words: Vec<&str> = line.split(' ').collect();
+        let (Some(dns), Some(port)) = (words.first(), words.get(2)) else {
+            return Err(format!("mailnet says ready in other words: {line}"));
+        };
+        let mailnet = Mailnet { dns: (*dns).to_owned(), smtp_port: (*port).to_owned(), process };
+        Ok(World { folder, setting, mailnet: Some(mailnet), server: None })
+    }
+
+    /// Starts `mailprobe serve` and makes an account with a key.
+    ///
+    /// # Errors
+    /// One line.
+    pub fn serve(&mut self) -> Result<Target, String> {
+        let mut command = self.mailprobe("serve")?;
+        command.args(["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]);
+        command.args(["--connections", "100000", "--connections-per-peer", "0"]);
+        command.arg("--config").arg(self.path("plans.toml")).arg("--data").arg(self.path("data"));
+        command.args(&self.setting.flags);
+        let mut process = Process::start("mailprobe serve", command, &self.path("serve.log"))?;
+        let metrics = process.ready("metrics: http://")?;
+        let metrics = metrics.trim_end_matches("/metrics").parse().ok();
+        let listening = process.ready("listening on http://")?;
+        let server: SocketAddr =
+            listening.parse().map_err(|_| format!("mailprobe serve listens nowhere: {listening}"))?;
+        let pid = process.child.id();
+        self.server = Some(process);
+        let account = Administrator { mailprobe: self.binary("mailprobe"), data: self.path("data") };
+        let key = account.key("loadtest", Some("loadtest"))?;
+        let watched = Watched { pid: Some(pid), metrics };
+        Ok(Target { server, host: server.to_string(), keys: vec![key], watched })
+    }
+
+    /// `mailprobe NAME` with the flags that point its engine at this world.
+    ///
+    /// # Errors
+    /// When mailnet has been stopped.
+    pub fn mailprobe(&self, name: &str) -> Result<Command, String> {
+        let mailnet = self.mailnet.as_ref().ok_or("mailnet has been stopped")?;
+        let mut command = Command::new(self.binary("mailprobe"));
+        command.arg(name).args(["--resolver", &mailnet.dns, "--smtp-port", &mailnet.smtp_port]);
+        command.args(["--allow-net", "127.0.0.0/8", "--pace", "lab"]);
+        command.args(["--ehlo", "probe.example", "--mail-from", "postmaster@probe.example"]);
+        Ok(command)
+    }
+
+    /// Further flags of the setting.
+    pub fn flags(&self) -> &[String] {
+        &self.setting.flags
+    }
+
+    /// A file of the folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Ends the server as an operator does, then mailnet; gives what mailnet counted.
+    ///
+    /// # Errors
+    /// One line, when one of them did not end well.
+    pub fn stop(mut self) -> Result<Counted, String> {
+        if let Some(server) = self.server.take() {
+            server.terminate(END_LIMIT)?;
+        }
+        let mailnet = self.mailnet.take().ok_or("mailnet has been stopped")?;
+        let said = mailnet.process.terminate(START_LIMIT)?;
+        let counted: Value = serde_json::from_str(said.lines().last().unwrap_or_default())
+            .map_err(|error| format!("mailnet's counters: {error}"))?;
+        let number = |name: &str| counted[name].as_f64().unwrap_or(0.0);
+        let dns = |kind: &str| counted["dns"][kind].as_f64().unwrap_or(0.0);
+        Ok(Counted {
+            sessions: number("sessions"),
+            sessions_peak: number("sessions_peak"),
+            sessions_tls: number("sessions_tls"),
+            rcpt: number("rcpt"),
+            dns: dns("udp") + dns("tcp"),
+        })
+    }
+
+    fn binary(&self, name: &str) -> PathBuf {
+        self.setting.bin_dir.join(name)
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // The server first: without its mail internet it would wait.
+        self.server = None;
+    }
+}
+
+/// `mailprobe account` and `mailprobe key` on a data folder, whose server may run.
+pub struct Administrator {
+    pub mailprobe: PathBuf,
+    pub data: PathBuf,
+}
+
+impl Administrator {
+    /// Makes an account that no limit is in the way of, and a live key. Without a plan of that kind the account gets
+    /// limits of its own.
+    ///
+    /// # Errors
+    /// One line.
+    pub fn key(&self, account: &str, plan: Option<&str>) -> Result<String, String> {
+        self.run(&["account", "create", account, "--plan", plan.unwrap_or("free")])?;
+        self.run(&["account", "grant", account, &CREDITS.to_string(), "--note", "load test"])?;
+        if plan.is_none() {
+            let most = "1000000000";
+            let names =
+                ["fast", "verify", "batch", "poll", "account", "fair-use-per-second", "fair-use-burst"];
+            let flags: Vec<String> = names.iter().map(|name| format!("--{name}={most}")).collect();
+            let words =
+                ["account", "set-limits", account].into_iter().chain(flags.iter().map(String::as_str));
+            self.run(&words.collect::<Vec<_>>())?;
+        }
+        let made = self.run(&["key", "create", account, "--label", "load test"])?;
+        made["key"].as_str().map(str::to_owned).ok_or_else(|| "key create: no key in its answer".to_owned())
+    }
+
+    fn run(&self, words: &[&str]) -> Result<Value, String> {
+        let name = words[..2.min(words.len())].join(" ");
+        let output = Command::new(&self.mailprobe)
+            .args(words)
+            .arg("--json")
+            .arg("--data")
+            .arg(&self.data)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| format!("{}: {error}", self.mailprobe.display()))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("mailprobe {name}: {}", said.trim()));
+        }
+        serde_json::from_slice(&output.stdout).map_err(|error| format!("mailprobe {name}: {error}"))
+    }
+}
+
+impl Process {
+    /// Starts it; standard error goes to `log`.
+    ///
+    /// # Errors
+    /// One line.
+    pub fn start(name: &'static str, mut command: Command, log: &Path) -> Result<Process, String> {
+        let errors = File::create(log).map_err(|error| format!("{}: {error}", log.display()))?;
+        let program = command.get_program().to_string_lossy().into_owned();
+        let mut child = command
+            .stdin(Stdio::null())
+            // Control-C at the terminal is for the load test, which ends its processes in order.
+            .process_group(0)
+            .stdout(Stdio::piped())
+            .stderr(errors)
+            .spawn()
+            .map_err(|error| format!("{program}: {error}; --bin-dir says where the binaries are"))?;
+        let out = child.stdout.take().map(BufReader::new);
+        Ok(Process { child, name, log: log.to_owned(), out })
+    }
+
+    /// Its pid.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it has ended, and how.
+    ///
+    /// # Errors
+    /// One line, when nobody knows or when it ended badly.
+    pub fn ended(&mut self) -> Result<bool, String> {
+        match self.child.try_wait() {
+            Ok(None) => Ok(false),
+            Ok(Some(status)) if status.success() => Ok(true),
+            Ok(Some(status)) => Err(self.complain(&format!("ended: {status}"))),
+            Err(error) => Err(format!("{}: {error}", self.name)),
+        }
+    }
+
+    /// The rest of the first line that begins so.
+    fn ready(&mut self, prefix: &'static str) -> Result<String, String> {
+        let Some(mut out) = self.out.take() else { return Err(format!("{} has no output", self.name)) };
+        let (sender, receiver) = channel();
+        thread::spawn(move || {
+            let mut line = String::new();
+            while out.read_line(&mut line).is_ok_and(|count| count > 0) {
+                if let Some(rest) = line.trim_end().strip_prefix(prefix) {
+                    // Who asked may have given up.
+                    let _ = sender.send((rest.to_owned(), out));
+                    return;
+                }
+                line.clear();
+            }
+        });
+        match receiver.recv_timeout(START_LIMIT) {
+            Ok((rest, out)) => {
+                self.out = Some(out);
+                Ok(rest)
+            }
+            Err(RecvTimeoutError::Timeout) => Err(self.complain("does not say that it is ready")),
+            Err(RecvTimeoutError::Disconnected) => Err(self.complain("ended before it was ready")),
+        }
+    }
+
+    /// Asks it to end; gives what it still said.
+    fn terminate(mut self, limit: Duration) -> Result<String, String> {
+        self.signal(Signal::TERM);
+        let until = Instant::now() + limit;
+        while !self.ended()? {
+            if Instant::now() > until {
+                return Err(format!("{} does not end", self.name));
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        let mut said = String::new();
+        if let Some(mut out) = self.out.take() {
+            out.read_to_string(&mut said).map_err(|error| format!("{}: {error}", self.name))?;
+        }
+        Ok(said)
+    }
+
+    fn signal(&self, signal: Signal) {
+        // It may have ended; it is not yet waited for, so the pid is still its own.
+        if let Some(pid) = Pid::from_raw(self.child.id() as i32) {
+            let _ = kill_process(pid, signal);
+        }
+    }
+
+    fn complain(&self, why: &str) -> String {
+        let said = fs::read_to_string(&self.log).unwrap_or_default();
+        let last: Vec<&str> = said.lines().rev().take(5).collect();
+        let last: Vec<&str> = last.into_iter().rev().collect();
+        format!("{} {why}: {}", self.name, last.join(" | "))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Both fail when it has ended already, which is what they are for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Writes a file of the folder.
+pub fn write(path: &Path, text: &str) -> Result<(), String> {
+    fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+}

@@ -1,0 +1,219 @@
+//! The command as its users run it, against a server that this test plays: no more than the standard library knows.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+/// A server that knows how it shall behave.
+#[derive(Default)]
+struct Server {
+    /// Requests seen.
+    seen: AtomicU64,
+    /// Every so many requests, one is answered 503; 0: none.
+    fails_every: u64,
+    /// Every so many requests, the connection is closed in place of an answer; 0: none.
+    closes_every: u64,
+    /// At this request it stands still for so long, once; all connections do.
+    stalls_at: u64,
+    stall: Duration,
+    stalled: std::sync::RwLock<()>,
+}
+
+impl Server {
+    fn start(self) -> (SocketAddr, Arc<Server>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = Arc::new(self);
+        let serving = Arc::clone(&server);
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let server = Arc::clone(&serving);
+                thread::spawn(move || server.serve(stream));
+            }
+        });
+        (address, server)
+    }
+
+    fn serve(&self, stream: TcpStream) -> Option<()> {
+        stream.set_nodelay(true).ok()?;
+        let mut stream = BufReader::new(stream);
+        loop {
+            let (line, key, length) = head(&mut stream)?;
+            let mut body = vec![0; length];
+            stream.read_exact(&mut body).ok()?;
+            let number = self.seen.fetch_add(1, Relaxed) + 1;
+            if self.stalls_at == number {
+                let _alone = self.stalled.write().unwrap();
+                thread::sleep(self.stall);
+            }
+            drop(self.stalled.read().unwrap());
+            if self.closes_every > 0 && number.is_multiple_of(self.closes_every) {
+                return None;
+            }
+            let failed = self.fails_every > 0 && number.is_multiple_of(self.fails_every);
+            let (status, body) =
+                if failed { ("503 Service Unavailable", "{}".into()) } else { reply(&line, &key, &body) };
+            let length = body.len();
+            write!(stream.get_mut(), "HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n{body}").ok()?;
+        }
+    }
+}
+
+fn head(stream: &mut BufReader<TcpStream>) -> Option<(String, String, usize)> {
+    let (mut first, mut key, mut length) = (String::new(), String::new(), 0);
+    stream.read_line(&mut first).ok().filter(|count| *count > 0)?;
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).ok().filter(|count| *count > 0)?;
+        match line.trim_end().split_once(": ") {
+            None => return Some((first, key, length)),
+            Some(("Authorization", value)) => key = value.to_owned(),
+            Some(("Content-Length", value)) => length = value.parse().ok()?,
+            Some(_) => {}
+        }
+    }
+}
+
+/// What the API would say, as far as a load test looks.
+fn reply(line: &str, key: &str, body: &[u8]) -> (&'static str, String) {
+    if key != "Bearer mp_test_key" {
+        return ("401 Unauthorized", "{}".into());
+    }
+    let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+    match line.trim_end() {
+        "POST /v1/verify HTTP/1.1" if body["email"].as_str().is_some_and(|email| email.contains('@')) => {
+            let reason = if body["mode"] == "fast" { "fast_check_passed" } else { "mailbox_exists" };
+            ("200 OK", format!(r#"{{"reason":"{reason}","cached":false}}"#))
+        }
+        "POST /v1/verify/batch HTTP/1.1" if !body["emails"].as_array().unwrap_or(&Vec::new()).is_empty() => {
+            ("202 Accepted", r#"{"batch_id":"bat_1"}"#.into())
+        }
+        "GET /v1/verify/batch/bat_1 HTTP/1.1" => ("200 OK", r#"{"status":"processing"}"#.into()),
+        "GET /v1/account HTTP/1.1" => ("200 OK", "{}".into()),
+        _ => ("400 Bad Request", "{}".into()),
+    }
+}
+
+/// Runs the command; its output and what it wrote as JSON.
+fn loadtest(server: SocketAddr, folder: &Path, words: &str) -> (Output, Value) {
+    let (key, json) = (folder.join("key"), folder.join("report.json"));
+    std::fs::write(&key, "live: mp_test_key\n").unwrap();
+    let (command, words) = words.split_once(' ').unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_mailprobe-loadtest"))
+        .arg(command)
+        .args(["--server", &server.to_string(), "--key-file"])
+        .arg(key)
+        .arg("--json")
+        .arg(&json)
+        .args(words.split(' '))
+        .output()
+        .unwrap();
+    let report = std::fs::read(json).map_or(Value::Null, |text| serde_json::from_slice(&text).unwrap());
+    (output, report)
+}
+
+#[test]
+fn a_mix_goes_to_its_endpoints_and_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, seen) = Server::default().start();
+    let html = folder.path().join("report.html");
+    let words = format!(
+        "run --rate 500 --spread even --mix fast=50,full=20,batch=5,poll=20,account=5 --warm-up 200ms --duration 1s \
+         --threads 2 --objective p50=10s --objective errors=0% --html {}",
+        html.display()
+    );
+    let (output, report) = loadtest(server, folder.path(), &words);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text} {}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!((report["requests"].as_u64(), report["errors"].as_u64()), (Some(500), Some(0)));
+    let names: Vec<&str> =
+        report["endpoints"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["fast", "full", "batch", "poll", "account", "all"]);
+    let reasons = &report["reasons"];
+    let checks = reasons["fast_check_passed"].as_u64().unwrap() + reasons["mailbox_exists"].as_u64().unwrap();
+    assert!((300..400).contains(&checks), "{checks}");
+    // The warm-up was sent and did not count; one more made a batch to poll.
+    assert!((595..=605).contains(&seen.seen.load(Relaxed)), "{}", seen.seen.load(Relaxed));
+    assert!(text.contains("met: errors=0%"), "{text}");
+    assert!(std::fs::read_to_string(html).unwrap().contains("<svg"));
+}
+
+#[test]
+fn a_stall_shows_in_the_latency_of_all_who_came_meanwhile() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server { stalls_at: 200, stall: Duration::from_millis(500), ..Server::default() }.start().0;
+    let words = "run --rate 400 --spread even --mix fast=1 --warm-up 0s --duration 2s --connections 4 \
+                 --objective p50=10s --objective p90=100ms";
+    let (output, report) = loadtest(server, folder.path(), words);
+    // A quarter of the time nobody was answered: those who came then waited 250 ms on average.
+    let latency = &report["endpoints"][0]["latency_ms"];
+    assert!(latency["p90"].as_f64().unwrap() > 200.0, "{latency}");
+    assert!(latency["max"].as_f64().unwrap() >= 480.0, "{latency}");
+    assert_eq!(report["requests"], 800);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("missed: p90=100ms: ") && text.contains(" over ("), "{text}");
+}
+
+#[test]
+fn failures_are_counted_by_kind() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server { fails_every: 10, closes_every: 7, ..Server::default() }.start().0;
+    let words = "run --clients 3 --mix full=1 --warm-up 0s --duration 500ms --objective errors=1%";
+    let (output, report) = loadtest(server, folder.path(), words);
+    assert_eq!(output.status.code(), Some(1));
+    let full = &report["endpoints"][0];
+    let requests = full["requests"].as_u64().unwrap();
+    let count = |what: &Value| what.as_u64().unwrap_or(0);
+    let (failed, closed) = (count(&full["status"]["503"]), count(&full["failures"]["connection"]));
+    assert!(failed > 0 && closed > 0, "{full}");
+    assert_eq!(failed + closed, count(&full["errors"]));
+    // Three clients may be between two answers when it ends.
+    assert!(closed.abs_diff(requests / 7) <= 3, "{closed} of {requests}");
+}
+
+#[test]
+fn a_search_ends_at_its_highest_rate() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::default().start().0;
+    let words = "search --from 50 --to 200 --mix fast=1 --warm-up 0s --duration 200ms --hold 300ms --objective p50=10s";
+    let (output, report) = loadtest(server, folder.path(), words);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert_eq!(report["highest"], 200.0);
+    assert_eq!(report["steps"].as_array().unwrap().len(), 3);
+    assert_eq!(report["held"]["load"]["rate"], 160.0);
+}
+
+#[test]
+fn a_search_says_when_no_rate_will_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server { fails_every: 1, ..Server::default() }.start().0;
+    let words = "search --from 4 --mix fast=1 --warm-up 0s --duration 1s --objective errors=1%";
+    let (output, report) = loadtest(server, folder.path(), words);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(report["highest"], Value::Null);
+    // 4, 2 and 1 a second, each asked twice.
+    assert_eq!(report["steps"].as_array().unwrap().len(), 6);
+}
+
+#[test]
+fn bad_usage_and_no_server_are_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (output, _) = loadtest(nobody, folder.path(), "run --rate 5 --duration 1s");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot connect"));
+    for words in
+        ["run --duration 1s", "run --rate 5 --clients 5", "run --rate 5 --objective p98=1ms", "run --rate 0"]
+    {
+        assert_eq!(loadtest(nobody, folder.path(), words).0.status.code(), Some(2), "{words}");
+    }
+}
