@@ -48,8 +48,13 @@ use std::time::Duration;
 pub use summary::Summary;
 pub use verdict::Verdict;
 
-/// Addresses under way at once: enough for a thousand sessions with a hundred recipients each.
+/// Most addresses under way at once.
 const UNDER_WAY_MAX: usize = 100_000;
+/// Fewest.
+const UNDER_WAY_MIN: usize = 10_000;
+/// Addresses under way for each session that there may be: a transaction that is asked, and most of the next. With more
+/// of them an address costs a fifth more, since what is known of it has left the processor's caches.
+const UNDER_WAY_A_SESSION: usize = 10;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -66,9 +71,10 @@ pub(super) fn run(args: Args, start_engine: StartEngine) -> Result<(), Failure> 
     let (mut engine, fast) = (None, args.list.fast);
     let start = || {
         let mut config = config.engine_config().map_err(|error| CleanError::usage(error.0))?;
-        // The list is all that the engine works on; where the operator says nothing, it gets all the room.
+        // The list is all that the engine works on; where the operator says nothing, it gets what it can use.
         if config.tickets_max == engine::config::EngineConfig::default().tickets_max {
-            config.tickets_max = UNDER_WAY_MAX;
+            let wanted = config.sessions.saturating_mul(UNDER_WAY_A_SESSION);
+            config.tickets_max = wanted.clamp(UNDER_WAY_MIN, UNDER_WAY_MAX);
         }
         let started = start_engine(config).map_err(|error| CleanError::failed(error.0))?;
         let line = started.line(UNDER_WAY_MAX);
