@@ -2,7 +2,7 @@
 
 use super::cost::Running;
 use super::line::{FAR, Line, NEAR};
-use super::scene::{List, Peers, right};
+use super::scene::{List, Peers, SERVER, right};
 use super::{Bench, Failure, Row, median};
 use crate::interop::report::{self, Tally};
 use mailnet::Scenario;
@@ -22,10 +22,6 @@ addresses = "wildcard"
 after = "10.78.0.0"
 dns = "{FAR}:53"
 smtp_port = 25
-[[personality]]
-name = "bench"
-like = "generic"
-ehlo = ["PIPELINING", "SIZE 10485760", "8BITMIME", "ENHANCEDSTATUSCODES"]
 [[group]]
 name = "d{{n}}.example"
 count = {}
@@ -37,7 +33,7 @@ mailboxes.ok = ["50% user-#"]
 }
 
 pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
-    let text = scenario();
+    let text = scenario() + SERVER;
     let known = Scenario::parse(&text).map_err(|error| Failure(error.to_string()))?;
     let expected = |address: &str| known.expected(address).reason.as_str();
     let line = Line::make(ROUND_TRIP / 2)?;

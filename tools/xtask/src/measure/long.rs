@@ -2,7 +2,7 @@
 //! same, and memory does not grow from the first million on.
 
 use super::cost::{Cost, Running};
-use super::scene::{List, Peers, right};
+use super::scene::{List, Peers, SERVER, right};
 use super::{Bench, Failure, Row, median};
 use crate::interop::report::{self, Tally};
 use mailnet::Scenario;
@@ -17,10 +17,6 @@ pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
 seed = 4
 [listen]
 addresses = "wildcard"
-[[personality]]
-name = "bench"
-like = "generic"
-ehlo = ["PIPELINING", "SIZE 10485760", "8BITMIME", "ENHANCEDSTATUSCODES"]
 [[group]]
 name = "d{{n}}.example"
 count = {}
@@ -29,6 +25,7 @@ mailboxes.ok = ["50% user-#"]
 "#,
         bench.lines.div_ceil(EACH)
     );
+    let text = text + SERVER;
     let known = Scenario::parse(&text).map_err(|error| Failure(error.to_string()))?;
     let expected = |address: &str| known.expected(address).reason.as_str();
     let mailnet = bench.world.mailnet(&text)?;
@@ -71,7 +68,7 @@ fn growth(cost: &Cost, lines: u64) -> Option<(u64, u64)> {
     Some((first, later.max().unwrap_or(first)))
 }
 
-/// A list of one address without a domain: what a run costs before it does anything.
+/// A list without an address: what a run costs before it does anything.
 fn empty(bench: &Bench, peers: &Peers) -> Result<Cost, Failure> {
     let (input, output, log) = bench.files();
     let wrong = |error: std::io::Error| Failure(format!("{}: {error}", input.display()));

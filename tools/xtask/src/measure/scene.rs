@@ -11,6 +11,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+/// A server without STARTTLS and without limits; scenarios of mailnet begin with it.
+pub const SERVER: &str = r#"
+[[personality]]
+name = "bench"
+like = "generic"
+ehlo = ["PIPELINING", "SIZE 10485760", "8BITMIME", "ENHANCEDSTATUSCODES"]
+"#;
+
 /// The port of smtp-sink, which cannot be asked for a free one.
 const SINK_PORT: u16 = 20_025;
 

@@ -2,7 +2,7 @@
 //! addresses are under way.
 
 use super::cost::Running;
-use super::scene::{List, Peers};
+use super::scene::{List, Peers, SERVER};
 use super::{Bench, Failure};
 use crate::interop::process::{sleep, wait_until};
 use crate::interop::report::{self, Tally};
@@ -14,10 +14,6 @@ const FEW: u64 = 100;
 const SCENARIO: &str = r##"
 [listen]
 addresses = "wildcard"
-[[personality]]
-name = "bench"
-like = "generic"
-ehlo = ["PIPELINING", "SIZE 10485760", "8BITMIME", "ENHANCEDSTATUSCODES"]
 [[group]]
 name = "d{n}.example"
 count = 10000
@@ -26,7 +22,7 @@ mailboxes.ok = ["user-#"]
 "##;
 
 pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
-    let mailnet = bench.world.mailnet(SCENARIO)?;
+    let mailnet = bench.world.mailnet(&format!("{SCENARIO}{SERVER}"))?;
     let peers = Peers::of(&mailnet);
     let (input, output, log) = bench.files();
     LIST.write(&input)?;

@@ -2,7 +2,7 @@
 //! should hardly notice.
 
 use super::cost::Running;
-use super::scene::{List, Peers};
+use super::scene::{List, Peers, SERVER};
 use super::{Bench, Failure};
 use crate::interop::report::{self, Tally};
 use mailnet::Scenario;
@@ -25,10 +25,6 @@ fn scenario(sick: bool) -> String {
 seed = 4
 [listen]
 addresses = "wildcard"
-[[personality]]
-name = "bench"
-like = "generic"
-ehlo = ["PIPELINING", "SIZE 10485760", "8BITMIME", "ENHANCEDSTATUSCODES"]
 "#,
     );
     let mut first = 1;
@@ -95,7 +91,7 @@ struct Once {
 
 /// Cleans the list without keeping its order, and looks when the last row of a well domain comes.
 fn once(bench: &Bench, sick: bool) -> Result<Once, Failure> {
-    let text = scenario(sick);
+    let text = scenario(sick) + SERVER;
     let known = Scenario::parse(&text).map_err(|error| Failure(error.to_string()))?;
     let mailnet = bench.world.mailnet(&text)?;
     let (input, _, log) = bench.files();

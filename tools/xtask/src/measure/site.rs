@@ -1,7 +1,7 @@
 //! A million existing addresses of one site, whose control recipient is refused, beside what smtp-source pays for as
 //! many recipients with as many to a MAIL.
 
-use super::scene::{List, Peers};
+use super::scene::{List, Peers, SERVER};
 use super::{Bench, Failure, Row};
 use crate::interop::report::{self, Tally};
 use std::time::Duration;
@@ -14,10 +14,6 @@ const EACH: u64 = 100;
 const SCENARIO: &str = r##"
 [listen]
 addresses = "wildcard"
-[[personality]]
-name = "bench"
-like = "generic"
-ehlo = ["PIPELINING", "SIZE 10485760", "8BITMIME", "ENHANCEDSTATUSCODES"]
 [[domain]]
 name = "d1.example"
 server = "bench"
@@ -26,7 +22,7 @@ mailboxes.ok = ["user-#"]
 
 pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
     Row::head();
-    let mailnet = bench.world.mailnet(SCENARIO)?;
+    let mailnet = bench.world.mailnet(&format!("{SCENARIO}{SERVER}"))?;
     let flags = ["--pace", "lab"];
     let (cost, right) = bench.measure(LIST, &Peers::of(&mailnet), &flags, &|_| "mailbox_exists", LIMIT)?;
     let ours = Row {

@@ -12,7 +12,7 @@ mod texts;
 mod world;
 
 use crate::interop::Failure;
-use crate::interop::process::interrupted;
+use crate::interop::process::{interrupted, watch_signals};
 use crate::interop::report::{self, Tally};
 use clap::Args;
 use engine::config::EngineConfig;
@@ -67,6 +67,10 @@ const LIMIT: Duration = Duration::from_secs(3600);
 
 pub fn main(options: &Options) -> ExitCode {
     let mut tally = Tally::default();
+    // A campaign that is interrupted says how far it came.
+    if let Err(Failure(message)) = watch_signals() {
+        tally.check("signals", Err(message));
+    }
     if options.scaling {
         if let Err(Failure(message)) = scaling::run(&mut tally) {
             tally.check("scaling", Err(message));
@@ -176,7 +180,10 @@ fn campaign(first: u64, seeds: u64, options: &Options, tally: &mut Tally) {
         "{done} worlds, {addresses} addresses in {seconds:.1} s, {:.1} us an address and thread",
         seconds * 1e6 * options.threads as f64 / addresses.max(1) as f64
     );
-    let failures = failures.into_inner().unwrap_or_else(|poison| poison.into_inner());
+    let mut failures = failures.into_inner().unwrap_or_else(|poison| poison.into_inner());
+    if failures.is_empty() && interrupted().is_err() {
+        failures.push(format!("interrupted: {note}"));
+    }
     tally.check("worlds", if failures.is_empty() { Ok(note) } else { Err(failures.join("\n")) });
 }
 
