@@ -4,7 +4,10 @@
 //! line, so they gather for up to [`GATHERING`]; what an operator should do something about is written at once, and
 //! what has gathered with it. A `kill -9` loses the lines of that moment.
 
+mod plain;
+
 use crate::config::LogFormat;
+use plain::Plain;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -31,7 +34,8 @@ pub fn start(format: LogFormat) -> Flush {
     let log = tracing_subscriber::fmt().with_writer(Gathering).with_target(false);
     // An error says that there is a log already, as there may be in a test.
     let _ = match format {
-        LogFormat::Text => log.with_ansi(io::stderr().is_terminal()).try_init(),
+        LogFormat::Text if io::stderr().is_terminal() => log.with_ansi(true).try_init(),
+        LogFormat::Text => log.with_ansi(false).event_format(Plain).try_init(),
         LogFormat::Json => log.json().flatten_event(true).try_init(),
     };
     Flush
