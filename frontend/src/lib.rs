@@ -34,4 +34,5 @@ pub mod status;
 pub mod store;
 pub mod survive;
 pub mod tls;
+pub mod web;
 pub mod worker;

@@ -9,6 +9,7 @@ use crate::metrics::Tally;
 use crate::routes::verify::full::flights::Flights;
 use crate::status::Status;
 use crate::store::Store;
+use crate::web::Web;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -40,4 +41,6 @@ pub struct Commons {
     pub door: Arc<Door>,
     /// The description of the API.
     pub description: Vec<u8>,
+    /// The dashboard, where it is served.
+    pub web: Option<Arc<Web>>,
 }

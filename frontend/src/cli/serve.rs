@@ -25,6 +25,7 @@ use crate::status::{Phase, Status};
 use crate::store::{RedbStore, Store, StoreOptions};
 use crate::survive::log_panics;
 use crate::tls::Tls;
+use crate::web::Web;
 use crate::worker::Commons;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -234,6 +235,7 @@ impl Crew<'_> {
             door: Arc::clone(door),
             description: serde_json::to_vec(&api::openapi::document(self.config.base_url()))
                 .map_err(|error| Failure::failed(format!("cannot render the description: {error}")))?,
+            web: Web::start(self.config).map_err(cannot)?,
         });
         let common = Common {
             driver: self.choice.driver,
