@@ -1,12 +1,13 @@
 //! Between hyper and the routes: what a request may be and cost, who sends it, and how answers are rendered.
 //!
 //! Refusals come in one order: path and method (404, 405), key (401), plan (403), rate (429), body (413, 415), content
-//! (400 and on). A
+//! (400 and on). What comes through an API gateway is judged before all of them ([`gateway`]). A
 //! connection can hold a thread's memory and time only within the bounds below; a panic costs its request alone.
 //!
 //! What hyper itself cannot read (a malformed or oversized head) it answers with 400, 414 or 431 and no body, and
 //! closes.
 
+mod gateway;
 mod meter;
 mod pulse;
 mod visit;
@@ -185,10 +186,15 @@ async fn answer(
         return Ok(visit::answer(worker, found, head, body, peer, note).await);
     }
     let found = router::find(head.method.as_str(), head.uri.path());
-    let admitted = found.and_then(|(route, parameter)| {
-        note.path = route.path;
-        admit(route, &head.headers, &worker).map(|caller| (route, parameter, caller))
-    });
+    note.path = found.as_ref().map_or(note.path, |(route, _)| route.path);
+    let guest = gateway::admit(head.uri.path(), found.is_ok(), &head.headers, &worker).await;
+    let admitted = match (guest, found) {
+        (Err(refusal), _) | (_, Err(refusal)) => Err(refusal),
+        (Ok(Some(guest)), Ok((route, parameter))) => Ok((route, parameter, Some(guest))),
+        (Ok(None), Ok((route, parameter))) => {
+            admit(route, &head.headers, &worker).map(|caller| (route, parameter, caller))
+        }
+    };
     let awaits_consent = head.headers.contains_key(header::EXPECT);
     let (route, parameter, caller) = match admitted {
         Ok(admitted) => admitted,

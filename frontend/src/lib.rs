@@ -15,6 +15,7 @@ pub mod detail;
 pub mod engine_client;
 pub mod fast;
 pub mod gate;
+pub mod gateway;
 pub mod histogram;
 pub mod housekeeping;
 pub mod http;

@@ -3,6 +3,7 @@
 use crate::batch::Door;
 use crate::engine_client::EngineClient;
 use crate::gate::Gate;
+use crate::gateway::Gateways;
 use crate::idempotency::InProgress;
 use crate::limiter::Limiter;
 use crate::metrics::Tally;
@@ -39,6 +40,8 @@ pub struct Commons {
     pub in_progress: Arc<InProgress>,
     /// The way to the feeder of batches.
     pub door: Arc<Door>,
+    /// The API gateways whose secrets are known.
+    pub gateways: Gateways,
     /// The description of the API.
     pub description: Vec<u8>,
     /// The dashboard, where it is served.
