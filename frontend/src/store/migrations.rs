@@ -9,7 +9,7 @@ use std::path::Path;
 type Step = fn(&WriteTransaction) -> Result<(), StoreError>;
 
 /// `STEPS[n]` leads from format n + 1 to n + 2.
-const STEPS: [Step; FORMAT as usize - 1] = [to_2];
+const STEPS: [Step; FORMAT as usize - 1] = [to_2, to_3];
 
 /// Makes the tables of a new file, or brings those of an old one up to date.
 pub(super) fn migrate(database: &Database, path: &Path) -> Result<(), OpenError> {
@@ -54,7 +54,8 @@ fn create(database: &Database, format: u32) -> Result<(), StoreError> {
         transaction.open_table(tables::KEYS)?;
         transaction.open_table(tables::HOLDS)?;
         transaction.open_table(tables::LEDGER)?;
-        to_2(transaction)
+        to_2(transaction)?;
+        to_3(transaction)
     };
     apply(database, make, format)
 }
@@ -70,6 +71,14 @@ fn to_2(transaction: &WriteTransaction) -> Result<(), StoreError> {
     transaction.open_table(tables::LIMITS)?;
     transaction.open_table(tables::WINDOWS)?;
     transaction.open_table(tables::FAIR_USE)?;
+    Ok(())
+}
+
+/// From format 2 to 3, which adds the tables of assistants.
+fn to_3(transaction: &WriteTransaction) -> Result<(), StoreError> {
+    transaction.open_table(tables::CLIENTS)?;
+    transaction.open_table(tables::CONNECTIONS)?;
+    transaction.open_table(tables::SECRETS)?;
     Ok(())
 }
 
@@ -157,7 +166,7 @@ mod tests {
         };
         apply(&database, old, 1).unwrap();
         migrate(&database, Path::new("x")).unwrap();
-        assert_eq!(read_format(&database), Ok(Some(2)));
+        assert_eq!(read_format(&database), Ok(Some(u64::from(FORMAT))));
         let new = self::database();
         migrate(&new, Path::new("x")).unwrap();
         let names = |database: &Database| {

@@ -1,9 +1,11 @@
 //! What the store's methods take and give.
 
 mod batches;
+mod connections;
 mod results;
 
 pub use batches::*;
+pub use connections::*;
 pub use results::*;
 
 use super::id::{AccountId, EntryId, KeyId};

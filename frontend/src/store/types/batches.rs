@@ -154,6 +154,10 @@ pub struct Purged {
     pub ended: u64,
     /// Idempotency keys.
     pub idempotency_keys: u64,
+    /// Connections of assistants.
+    pub connections: u64,
+    /// Clients of assistants.
+    pub clients: u64,
     /// Keys of the vault.
     pub vault_keys: u64,
     /// There is more to do: call again.
