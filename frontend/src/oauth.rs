@@ -15,3 +15,31 @@ pub mod pkce;
 pub mod secret;
 pub mod site;
 pub mod uri;
+pub mod authorize;
+pub mod client;
+pub mod connections;
+pub mod document;
+pub mod fetch;
+pub mod registration;
+pub mod token;
+
+use crate::router::Reply;
+use serde_json::{Value, json};
+use std::fmt::Display;
+
+/// An answer in JSON.
+pub fn json_reply(status: u16, value: &Value) -> Reply {
+    Reply { status, headers: Vec::new(), body: value.to_string().into_bytes() }
+}
+
+/// An error in the form of OAuth 2.1 3.2.4, RFC 7591 3.2.2 and RFC 7009 2.2.1.
+pub fn json_error(status: u16, code: &str, why: &str) -> Reply {
+    json_reply(status, &json!({ "error": code, "error_description": why }))
+}
+
+/// Something that only the operator can put right.
+pub fn failed(error: &dyn Display) -> Reply {
+    tracing::warn!("a connection of an assistant: {error}");
+    let why = "the service cannot take this now; a retry is safe";
+    json_error(503, "temporarily_unavailable", why).header("retry-after", "5")
+}
