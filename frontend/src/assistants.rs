@@ -227,8 +227,7 @@ async fn talk(call: Call) -> Reply {
         return failed(&"a route without a connection asked for it");
     };
     let Head { version, method, name, .. } = &call.head;
-    let headers =
-        Headers { version: version.as_deref(), method: method.as_deref(), name: name.as_deref() };
+    let headers = Headers { version: version.as_deref(), method: method.as_deref(), name: name.as_deref() };
     let visit = Visit { worker: &call.worker, site: &call.assistants.site, connection };
     let answer = visit.answer(headers, &call.body).await;
     let body = answer.body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
@@ -243,7 +242,8 @@ mod tests {
     fn paths_and_methods() {
         let check = |method: &str, path: &str, expected: Option<Result<(), &str>>| {
             let found = find(method, path).map(|found| found.map(drop).map_err(|refusal| refusal.headers));
-            let expected = expected.map(|found| found.map_err(|allow| vec![("allow", allow.to_owned().into())]));
+            let expected =
+                expected.map(|found| found.map_err(|allow| vec![("allow", allow.to_owned().into())]));
             assert_eq!(found, expected, "{method} {path}");
         };
         check("POST", "/mcp", Some(Ok(())));

@@ -4,6 +4,7 @@
 //! [`routes`], which asks the [`store`] and, through [`engine_client`], the engine.
 
 pub mod admin;
+pub mod assistants;
 pub mod auth;
 pub mod batch;
 pub mod cli;
@@ -15,6 +16,7 @@ pub mod detail;
 pub mod engine_client;
 pub mod fast;
 pub mod gate;
+pub mod gateway;
 pub mod histogram;
 pub mod housekeeping;
 pub mod http;
@@ -36,4 +38,5 @@ pub mod status;
 pub mod store;
 pub mod survive;
 pub mod tls;
+pub mod web;
 pub mod worker;

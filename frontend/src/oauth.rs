@@ -10,18 +10,18 @@
 //! is signed in to the dashboard, [`token`] gives tokens for the code. What is durable about it is the store's
 //! ([`crate::store::Connections`]).
 
-pub mod base64;
-pub mod pkce;
-pub mod secret;
-pub mod site;
-pub mod uri;
 pub mod authorize;
+pub mod base64;
 pub mod client;
 pub mod connections;
 pub mod document;
 pub mod fetch;
+pub mod pkce;
 pub mod registration;
+pub mod secret;
+pub mod site;
 pub mod token;
+pub mod uri;
 
 use crate::router::Reply;
 use serde_json::{Value, json};

@@ -111,7 +111,8 @@ impl<'f> Request<'f> {
             return Err(invalid("code_challenge_method must be S256: PKCE is required"));
         }
         let challenge = self.fields.get("code_challenge").and_then(pkce::challenge);
-        let challenge = challenge.ok_or(invalid("code_challenge must be the SHA-256 of a verifier, in base64url"))?;
+        let challenge =
+            challenge.ok_or(invalid("code_challenge must be the SHA-256 of a verifier, in base64url"))?;
         match self.fields.get("resource") {
             Some(resource) if self.assistants.site.is_resource(resource) => Ok(challenge),
             _ => Err(("invalid_target", "resource must name the MCP endpoint of this server")),
@@ -127,13 +128,7 @@ impl<'f> Request<'f> {
     }
 
     /// The page on which the user decides.
-    fn ask(
-        &self,
-        visit: &Visit,
-        full_checks: u32,
-        days: u64,
-        wrong: Option<&str>,
-    ) -> Result<Reply, Problem> {
+    fn ask(&self, visit: &Visit, full_checks: u32, days: u64, wrong: Option<&str>) -> Result<Reply, Problem> {
         let signed_in = visit.signed_in()?;
         let body = html! {
             section.narrow {

@@ -35,7 +35,9 @@ pub async fn register(call: Call) -> Reply {
     };
     match call.worker.store.register_client(NewClient { id, name, redirect_uris }, now).await {
         Ok(client) => answer(&client),
-        Err(ConnectError::TooMany) => json_error(503, "temporarily_unavailable", "too many clients are registered"),
+        Err(ConnectError::TooMany) => {
+            json_error(503, "temporarily_unavailable", "too many clients are registered")
+        }
         Err(error) => failed(&error),
     }
 }
@@ -51,14 +53,17 @@ fn read(metadata: &Map<String, Value>) -> Result<(String, Vec<String>), (&'stati
     }
     let read = |uri: &Value| Uri::parse(uri.as_str()?).map(|uri| uri.as_str().to_owned());
     let uris: Option<Vec<String>> = uris.iter().map(read).collect();
-    let uris = uris.ok_or(bad_uri("a redirect URI must be https, or http on localhost, 127.0.0.1 or [::1]"))?;
+    let uris =
+        uris.ok_or(bad_uri("a redirect URI must be https, or http on localhost, 127.0.0.1 or [::1]"))?;
     for (name, needed) in [("grant_types", "authorization_code"), ("response_types", "code")] {
         let given = match metadata.get(name) {
             None | Some(Value::Null) => continue,
             Some(given) => given.as_array().ok_or(bad("grant_types and response_types must be arrays"))?,
         };
         if !given.iter().any(|item| item == needed) {
-            return Err(bad("only grant_types with authorization_code and response_types with code are taken"));
+            return Err(bad(
+                "only grant_types with authorization_code and response_types with code are taken",
+            ));
         }
     }
     let name = match metadata.get("client_name") {

@@ -348,7 +348,7 @@ impl Txn<'_> {
     }
 
     /// The connection of a secret of this kind, if it has not ended.
-    fn holder(
+    fn connection_holding(
         &mut self,
         secret: &SecretHash,
         kind: SecretKind,
@@ -367,7 +367,7 @@ impl Txn<'_> {
         redemption: &Redemption,
         now: UnixMs,
     ) -> Result<Result<Granted, GrantError>, StoreError> {
-        let Some((code, mut row)) = self.holder(&redemption.code, SecretKind::Code, now)? else {
+        let Some((code, mut row)) = self.connection_holding(&redemption.code, SecretKind::Code, now)? else {
             return Ok(Err(GrantError::Unknown));
         };
         let known = row.client == redemption.client
@@ -390,7 +390,7 @@ impl Txn<'_> {
     }
 
     fn renew(&mut self, renewal: &Renewal, now: UnixMs) -> Result<Result<Granted, GrantError>, StoreError> {
-        let found = self.holder(&renewal.family, SecretKind::Family, now)?;
+        let found = self.connection_holding(&renewal.family, SecretKind::Family, now)?;
         let Some((family, mut row)) = found else { return Ok(Err(GrantError::Unknown)) };
         let Some(tokens) = &mut row.tokens else { return Ok(Err(GrantError::Unknown)) };
         if row.client != renewal.client || tokens.refresh != renewal.refresh {

@@ -1,5 +1,7 @@
 //! The store in one file of redb, for one process.
 
+mod web;
+
 use super::accounts::view_account;
 use super::backup::{self, BackupError, BackupSummary, Sizes};
 use super::folder::Folder;
@@ -296,6 +298,15 @@ impl Store for RedbStore {
 
     fn first_run(&self, first: FirstRun, now: UnixMs) -> Pending<Option<Account>, ChangeError> {
         self.change(move |txn| txn.first_run(first, now))
+    }
+
+    fn gateway_account(&self, gateway: &str, user: &str, plan: &str) -> Option<AccountId> {
+        self.index.gateway_account(gateway, user, plan)
+    }
+
+    fn open_gateway_account(&self, user: GatewayUser, now: UnixMs) -> Pending<Account, ChangeError> {
+        let index = Arc::clone(&self.index);
+        self.change(move |txn| txn.open_gateway_account(&index, user, now))
     }
 
     fn key_by_hash(&self, hash: &KeyHash) -> Option<KeyLookup> {

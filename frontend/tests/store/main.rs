@@ -4,6 +4,7 @@
 
 mod batches;
 mod connections;
+mod gateways;
 mod idempotency;
 mod limits;
 mod model;
