@@ -1,6 +1,7 @@
 //! The one table of the dashboard's pages and forms: method, path, who may ask, what body there is, handler.
 
 use super::{Problem, Visit, assets, home, session, sessions, signin, signup};
+use crate::oauth::{authorize, connections};
 use crate::refusal::Refusal;
 use crate::router::{Method, Reply, parameter};
 use std::future::Future;
@@ -65,6 +66,10 @@ const ROUTES: &[Route] = &[
     send("/signin", Access::Anybody, |visit| Box::pin(signin::submit(visit))),
     show("/signin/link", Access::Anybody, |visit| Box::pin(signin::show_link(visit))),
     send("/signin/link", Access::Anybody, |visit| Box::pin(signin::submit_link(visit))),
+    show("/oauth/authorize", Access::SignedIn, |visit| Box::pin(authorize::show(visit))),
+    send("/oauth/authorize", Access::SignedIn, |visit| Box::pin(authorize::decide(visit))),
+    show("/connections", Access::SignedIn, |visit| Box::pin(connections::show(visit))),
+    send("/connections/end", Access::SignedIn, |visit| Box::pin(connections::end(visit))),
     show("/sessions", Access::SignedIn, |visit| Box::pin(sessions::show(visit))),
     send("/sessions/end", Access::SignedIn, |visit| Box::pin(sessions::end(visit))),
     send("/sessions/end-others", Access::SignedIn, |visit| Box::pin(sessions::end_others(visit))),
