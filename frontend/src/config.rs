@@ -1,14 +1,17 @@
 //! The configuration: every setting from flag, environment, file or default, in this order of precedence.
 //!
 //! [`settings`] is the one table of all settings; flags, keys of the file and variables of the environment are
-//! made from it, so none can lack one of the three. [`file`](mod@file) reads the file, [`plans`] its plans, [`sources`] its sources.
+//! made from it, so none can lack one of the three. [`file`](mod@file) reads the file, [`plans`] its plans,
+//! [`sources`] its sources, [`gateways`] its gateways.
 
 pub mod file;
+pub mod gateways;
 pub mod plans;
 pub mod settings;
 pub mod sources;
 
 use crate::batch::Limits;
+use crate::gateway::Gateway;
 use crate::store::{Plan, PlanTable};
 use engine::config::EngineConfig;
 use engine::proto::lists::SpamTraps;
@@ -57,6 +60,8 @@ pub struct Config {
     pub engine: EngineConfig,
     /// The plans.
     pub plans: Vec<Plan>,
+    /// The API gateways.
+    pub gateways: Vec<Gateway>,
 }
 
 /// What the dashboard offers.
@@ -110,6 +115,7 @@ impl Default for Config {
             sources: Vec::new(),
             engine: EngineConfig::default(),
             plans: plans::standard(),
+            gateways: Vec::new(),
         }
     }
 }
@@ -167,6 +173,9 @@ impl Config {
         }
         for plan in &self.plans {
             let _ = write!(text, "\n{}", plans::to_toml(plan));
+        }
+        for gateway in &self.gateways {
+            let _ = write!(text, "\n{}", gateways::to_toml(gateway));
         }
         text
     }

@@ -15,6 +15,7 @@ use crate::tls::Tls;
 use crate::worker::{Commons, Worker};
 use monoio::io::AsyncReadRent;
 use monoio::net::{TcpListener, UnixStream};
+use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::os::unix::net::UnixStream as StdUnixStream;
@@ -86,6 +87,7 @@ impl Station {
             store: self.common.store,
             limiter: self.common.limiter,
             engine: Rc::clone(&engine),
+            domains: RefCell::default(),
             status: self.common.status,
             gate: Rc::clone(&gate),
             commons: self.common.commons,
@@ -107,7 +109,9 @@ async fn accept(listener: &TcpListener, worker: &Rc<Worker>, peers: &Arc<Peers>,
     loop {
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
-            Err(_) if worker.status.phase() == Phase::Draining => return,
+            // The socket is shut, and perhaps not yet those of the other threads: nobody who is turned away here
+            // shall be let in there. All are shut once the leash is dropped.
+            Err(_) if worker.status.phase() == Phase::Draining => std::future::pending().await,
             Err(error) => {
                 tracing::warn!("a connection was not accepted: {error}");
                 monoio::time::sleep(ACCEPT_PAUSE).await;

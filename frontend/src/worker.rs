@@ -3,13 +3,16 @@
 use crate::batch::Door;
 use crate::engine_client::EngineClient;
 use crate::gate::Gate;
+use crate::gateway::Gateways;
 use crate::idempotency::InProgress;
+use crate::known_domains::KnownDomains;
 use crate::limiter::Limiter;
 use crate::metrics::Tally;
 use crate::routes::verify::full::flights::Flights;
 use crate::status::Status;
 use crate::store::Store;
 use crate::web::Web;
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -21,6 +24,8 @@ pub struct Worker {
     pub limiter: Arc<Limiter>,
     /// The way to the engine.
     pub engine: Rc<EngineClient>,
+    /// What fast checks found out about domains.
+    pub domains: RefCell<KnownDomains>,
     /// The server's phase.
     pub status: Arc<Status>,
     /// Connections, and charged checks whose callers may be gone: what a drain waits for.
@@ -39,6 +44,8 @@ pub struct Commons {
     pub in_progress: Arc<InProgress>,
     /// The way to the feeder of batches.
     pub door: Arc<Door>,
+    /// The API gateways whose secrets are known.
+    pub gateways: Gateways,
     /// The description of the API.
     pub description: Vec<u8>,
     /// The dashboard, where it is served.

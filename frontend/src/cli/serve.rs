@@ -74,8 +74,9 @@ struct Thread {
 pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     let config = args.flags.config()?;
     let plans = config.plan_table()?;
+    config.gateways()?;
     let engine_config = config.engine_config()?;
-    log::start(config.log);
+    let _log = log::start(config.log);
     log_panics();
     if args.test_clock {
         clock::make_movable();
@@ -233,6 +234,7 @@ impl Crew<'_> {
             flights: Arc::default(),
             in_progress: Arc::default(),
             door: Arc::clone(door),
+            gateways: self.config.gateways()?,
             description: serde_json::to_vec(&api::openapi::document(self.config.base_url()))
                 .map_err(|error| Failure::failed(format!("cannot render the description: {error}")))?,
             web: Web::start(self.config).map_err(cannot)?,

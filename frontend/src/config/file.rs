@@ -2,7 +2,8 @@
 
 use super::settings::{self, SETTINGS};
 use super::{Config, ConfigError};
-use super::{plans, sources};
+use super::{gateways, plans, sources};
+use crate::gateway::Gateway;
 use crate::store::Plan;
 use std::path::Path;
 use toml::Spanned;
@@ -47,7 +48,7 @@ pub fn read(path: &Path, config: &mut Config) -> Result<(), ConfigError> {
     })
 }
 
-fn apply(text: &str, folder: &Path, config: &mut Config) -> Result<(), Fault> {
+pub(super) fn apply(text: &str, folder: &Path, config: &mut Config) -> Result<(), Fault> {
     let root = DeTable::parse(text).map_err(|error| Fault {
         at: error.span().map_or(0, |span| span.start),
         why: error.message().lines().next().unwrap_or("no TOML").to_owned(),
@@ -58,6 +59,10 @@ fn apply(text: &str, folder: &Path, config: &mut Config) -> Result<(), Fault> {
         let name = canonical(key.get_ref());
         if name == "plan" {
             config.plans = read_plans(value)?;
+            continue;
+        }
+        if name == "gateway" {
+            config.gateways = read_gateways(value)?;
             continue;
         }
         if name == "source" && value.get_ref().as_array().is_some_and(|items| items.iter().any(is_table)) {
@@ -80,8 +85,9 @@ fn apply(text: &str, folder: &Path, config: &mut Config) -> Result<(), Fault> {
 /// Puts one setting, whose key in the table of settings is `name`.
 fn set(name: &str, (key, value): Entry<'_, '_>, folder: &Path, config: &mut Config) -> Result<(), Fault> {
     let at = key.span().start;
-    let setting = settings::find(name)
-        .ok_or_else(|| unknown(at, key.get_ref(), SETTINGS.iter().map(|s| s.key).chain(["plan"])))?;
+    let setting = settings::find(name).ok_or_else(|| {
+        unknown(at, key.get_ref(), SETTINGS.iter().map(|s| s.key).chain(["plan", "gateway"]))
+    })?;
     let fault = |why: String| Fault { at, why: format!("{}: {why}", setting.key) };
     let mut values = scalars(value.get_ref(), setting.many).map_err(fault)?;
     if PATHS.contains(&setting.key) {
@@ -146,6 +152,19 @@ fn read_plans(value: &Spanned<DeValue<'_>>) -> Result<Vec<Plan>, Fault> {
             });
         }
         read.push(plan);
+    }
+    Ok(read)
+}
+
+fn read_gateways(value: &Spanned<DeValue<'_>>) -> Result<Vec<Gateway>, Fault> {
+    let wrong = |at: usize| Fault { at, why: "gateway: write each gateway as a table [[gateway]]".into() };
+    let items = value.get_ref().as_array().ok_or_else(|| wrong(value.span().start))?;
+    let mut read: Vec<Gateway> = Vec::new();
+    for item in items.iter() {
+        let at = item.span().start;
+        let gateway = gateways::read(at, item.get_ref().as_table().ok_or_else(|| wrong(at))?)?;
+        gateways::admit(&read, &gateway).map_err(|why| Fault { at, why: format!("gateway: {why}") })?;
+        read.push(gateway);
     }
     Ok(read)
 }

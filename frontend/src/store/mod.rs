@@ -22,6 +22,7 @@ mod crash;
 mod days;
 mod error;
 mod folder;
+mod gateways;
 pub mod id;
 mod index;
 #[cfg(test)]
@@ -129,6 +130,13 @@ pub trait Store: WebStore + Send + Sync {
     /// Makes the first account with its keys if the store never had an account; else does nothing and says `None`.
     /// Never twice, whatever crashes.
     fn first_run(&self, first: FirstRun, now: UnixMs) -> Pending<Option<Account>, ChangeError>;
+
+    /// The account of a gateway's user, if there is one and it is on this plan. From memory.
+    fn gateway_account(&self, gateway: &str, user: &str, plan: &str) -> Option<AccountId>;
+
+    /// The account of a gateway's user, made if there is none, and put on the plan if it is on another: once, however
+    /// many ask at the same time. [`ChangeError::TooMany`] where the gateway has all the users that it may.
+    fn open_gateway_account(&self, user: GatewayUser, now: UnixMs) -> Pending<Account, ChangeError>;
 
     // Keys.
 

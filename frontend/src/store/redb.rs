@@ -270,6 +270,15 @@ impl Store for RedbStore {
         self.change(move |txn| txn.first_run(first, now))
     }
 
+    fn gateway_account(&self, gateway: &str, user: &str, plan: &str) -> Option<AccountId> {
+        self.index.gateway_account(gateway, user, plan)
+    }
+
+    fn open_gateway_account(&self, user: GatewayUser, now: UnixMs) -> Pending<Account, ChangeError> {
+        let index = Arc::clone(&self.index);
+        self.change(move |txn| txn.open_gateway_account(&index, user, now))
+    }
+
     fn key_by_hash(&self, hash: &KeyHash) -> Option<KeyLookup> {
         self.index.look_up(hash)
     }
