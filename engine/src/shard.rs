@@ -116,8 +116,8 @@ const RUNS_AT_HOME: usize = 2;
 const WORKS_A_SESSION: usize = 50;
 /// Works whose time is over are looked for this often.
 const SWEEP: Duration = Duration::from_millis(250);
-/// Groups without work are forgotten after this.
-const GROUP_IDLE: Duration = Duration::from_secs(120);
+/// Groups without work are looked for this often.
+const FORGET: Duration = Duration::from_secs(2);
 /// The shard says this often that it is alive.
 pub(crate) const HEARTBEAT: Duration = Duration::from_millis(200);
 
@@ -210,7 +210,7 @@ async fn housekeeping<R: Runtime>(shard: Rc<Shard<R>>, index: usize) {
             swept = now;
             shard.sweep(swept);
         }
-        if now.saturating_duration_since(forgot) >= GROUP_IDLE / 10 {
+        if now.saturating_duration_since(forgot) >= FORGET {
             forgot = now;
             shard.forget(forgot);
         }
@@ -486,7 +486,8 @@ impl<R: Runtime> Shard<R> {
         if crate::sim::planted(crate::sim::Fault::LeakGroup) {
             return;
         }
-        self.groups.borrow_mut().retain(|_, group| !group.is_forgotten(now, GROUP_IDLE));
+        self.groups.borrow_mut().retain(|_, group| !group.is_forgotten(now));
+        self.walks.borrow_mut().forget(now);
         // A site lives as long as a group of it.
         self.sites.borrow_mut().retain(|_, site| Rc::strong_count(site) > 1);
     }

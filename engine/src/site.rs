@@ -22,6 +22,11 @@ use std::time::{Duration, Instant};
 /// How long a host that cannot be reached, or refuses us, is left alone.
 pub(crate) const DOWN: Duration = Duration::from_secs(60);
 
+/// Groups without work are forgotten after this.
+const GROUP_IDLE: Duration = Duration::from_secs(120);
+/// Those of which nothing is known after this: a moment longer than a session waits for more work.
+const GROUP_IDLE_FRESH: Duration = Duration::from_secs(5);
+
 /// Patient works that may be at a site, for each session that it may have: a full transaction.
 const WORKS_AT_A_SESSION: usize = TRANSACTION_RECIPIENTS_MAX;
 /// A site that has closed its doors to all but one session is counted as if it had so many: the fewer are let in, the
@@ -226,6 +231,12 @@ impl Route {
 
     pub(crate) fn works(&self) {
         self.strikes.set(0);
+    }
+
+    /// Whether nothing is known of it that a route made anew would not know.
+    fn is_fresh(&self, now: Instant) -> bool {
+        let silent = self.refused.get().is_none() && self.refrain.get().is_none() && self.strikes.get() == 0;
+        silent && !self.plain_only.get() && self.is_down(now).is_none() && self.rests(now).is_none()
     }
 
     fn is_down(&self, now: Instant) -> Option<&'static str> {
@@ -551,12 +562,20 @@ impl Group {
         self.waiting() > 0 || self.state.borrow().open > 0
     }
 
-    /// Nothing waits, nothing is open, and nothing has been for a while.
-    pub(crate) fn is_forgotten(&self, now: Instant, after: Duration) -> bool {
-        self.waiting() == 0 && {
-            let state = self.state.borrow();
-            state.open == 0 && now.saturating_duration_since(state.used) >= after
+    /// Nothing waits, nothing is open, and nothing has been for a while: a short one where nothing is known that would
+    /// be missed. A long list leaves thousands of such groups behind in a minute.
+    pub(crate) fn is_forgotten(&self, now: Instant) -> bool {
+        if self.is_active() {
+            return false;
         }
+        let unused = now.saturating_duration_since(self.state.borrow().used);
+        unused >= GROUP_IDLE || (unused >= GROUP_IDLE_FRESH && self.is_fresh(now))
+    }
+
+    fn is_fresh(&self, now: Instant) -> bool {
+        !self.catch_alls.get()
+            && self.routes.iter().all(|route| route.is_fresh(now))
+            && self.site.pace.borrow_mut().is_fresh(now)
     }
 }
 

@@ -10,7 +10,7 @@ use engine_proto::address::Domain;
 use engine_proto::dns::mx::{Dead, MxPlan, MxSet, NoMail};
 use engine_proto::dns::public::is_public;
 use engine_proto::dns::{Exchange, Mx, Name, Outcome, Question, RecordKind, Records};
-use engine_proto::limits::{KNOWN_DOMAINS_MAX, WALK_TTL};
+use engine_proto::limits::{WALK_TTL, WALKS_MAX};
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::net::IpAddr;
@@ -165,15 +165,20 @@ impl Walks {
             // The DNS cache keeps failures, and drops them when they turn out to have been our fault.
             return waiting;
         }
-        if self.known.len() >= KNOWN_DOMAINS_MAX {
-            self.known.retain(|_, walk| walk.until > now);
+        if self.known.len() >= WALKS_MAX {
+            self.forget(now);
         }
-        if self.known.len() >= KNOWN_DOMAINS_MAX {
+        if self.known.len() >= WALKS_MAX {
             // All of it is fresh: the DNS cache still knows most of what is dropped here.
             self.known.clear();
         }
         self.known.insert(domain, Walk { found, until: now + WALK_TTL, story });
         waiting
+    }
+
+    /// Drops what is known no longer.
+    pub(crate) fn forget(&mut self, now: Instant) {
+        self.known.retain(|_, walk| walk.until > now);
     }
 
     /// Takes those whose time is over while they wait for DNS.

@@ -1,14 +1,17 @@
 //! The configuration: every setting from flag, environment, file or default, in this order of precedence.
 //!
 //! [`settings`] is the one table of all settings; flags, keys of the file and variables of the environment are
-//! made from it, so none can lack one of the three. [`file`](mod@file) reads the file, [`plans`] its plans, [`sources`] its sources.
+//! made from it, so none can lack one of the three. [`file`](mod@file) reads the file, [`plans`] its plans,
+//! [`sources`] its sources, [`gateways`] its gateways.
 
 pub mod file;
+pub mod gateways;
 pub mod plans;
 pub mod settings;
 pub mod sources;
 
 use crate::batch::Limits;
+use crate::gateway::Gateway;
 use crate::store::{Plan, PlanTable};
 use engine::config::EngineConfig;
 use engine::proto::lists::SpamTraps;
@@ -41,6 +44,8 @@ pub struct Config {
     pub tls_key: Option<PathBuf>,
     /// Where metrics are served, if anywhere.
     pub metrics: Option<SocketAddr>,
+    /// The dashboard.
+    pub dashboard: Dashboard,
     /// The form of log lines.
     pub log: LogFormat,
     /// Whether a verdict may answer other accounts than the one that paid for it first.
@@ -55,6 +60,23 @@ pub struct Config {
     pub engine: EngineConfig,
     /// The plans.
     pub plans: Vec<Plan>,
+    /// The API gateways.
+    pub gateways: Vec<Gateway>,
+}
+
+/// What the dashboard offers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dashboard {
+    /// It is served at all.
+    pub enabled: bool,
+    /// Anybody may make an account.
+    pub sign_up: bool,
+}
+
+impl Default for Dashboard {
+    fn default() -> Dashboard {
+        Dashboard { enabled: true, sign_up: true }
+    }
 }
 
 /// `--log-format`.
@@ -85,6 +107,7 @@ impl Default for Config {
             tls_cert: None,
             tls_key: None,
             metrics: None,
+            dashboard: Dashboard::default(),
             log: LogFormat::Text,
             reuse_verdicts: true,
             batch: Limits::default(),
@@ -92,6 +115,7 @@ impl Default for Config {
             sources: Vec::new(),
             engine: EngineConfig::default(),
             plans: plans::standard(),
+            gateways: Vec::new(),
         }
     }
 }
@@ -150,6 +174,9 @@ impl Config {
         for plan in &self.plans {
             let _ = write!(text, "\n{}", plans::to_toml(plan));
         }
+        for gateway in &self.gateways {
+            let _ = write!(text, "\n{}", gateways::to_toml(gateway));
+        }
         text
     }
 
@@ -177,6 +204,12 @@ impl Config {
     /// Where the description of the API says that the API is.
     pub fn base_url(&self) -> &str {
         self.public_url.as_deref().unwrap_or(api::openapi::HERE)
+    }
+
+    /// Where people reach the server, as far as the configuration tells.
+    pub fn reachable_at(&self) -> String {
+        let scheme = if self.tls_cert.is_some() { "https" } else { "http" };
+        self.public_url.clone().unwrap_or_else(|| format!("{scheme}://{}", self.listen))
     }
 
     /// How many frontend threads to run.

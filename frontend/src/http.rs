@@ -1,14 +1,17 @@
 //! Between hyper and the routes: what a request may be and cost, who sends it, and how answers are rendered.
 //!
 //! Refusals come in one order: path and method (404, 405), key (401), plan (403), rate (429), body (413, 415), content
-//! (400 and on). A
+//! (400 and on). What comes through an API gateway is judged before all of them ([`gateway`]). A
 //! connection can hold a thread's memory and time only within the bounds below; a panic costs its request alone.
 //!
 //! What hyper itself cannot read (a malformed or oversized head) it answers with 400, 414 or 431 and no body, and
 //! closes.
 
+mod assistants;
+mod gateway;
 mod meter;
 mod pulse;
+mod visit;
 
 use crate::auth::{self, AuthError, Caller};
 use crate::gate::{Parting, Place};
@@ -40,6 +43,7 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -76,16 +80,16 @@ const X_RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-r
 const X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
 /// Serves one connection to its end, or until it is time to go.
-pub async fn serve(stream: TcpStream, worker: Rc<Worker>, place: Place, tls: Option<&Tls>) {
+pub async fn serve(stream: TcpStream, peer: IpAddr, worker: Rc<Worker>, place: Place, tls: Option<&Tls>) {
     let Ok(stream) = stream.into_poll_io() else { return };
     match tls.map(Tls::accept) {
-        None => converse(stream, worker, place).await,
-        Some(Ok(connection)) => converse(TlsStream::new(stream, connection), worker, place).await,
+        None => converse(stream, worker, place, peer).await,
+        Some(Ok(connection)) => converse(TlsStream::new(stream, connection), worker, place, peer).await,
         Some(Err(error)) => tracing::error!("no TLS for a connection: {error}"),
     }
 }
 
-async fn converse<S>(stream: S, worker: Rc<Worker>, place: Place)
+async fn converse<S>(stream: S, worker: Rc<Worker>, place: Place, peer: IpAddr)
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
@@ -98,7 +102,7 @@ where
         let (worker, pulse) = (Rc::clone(&worker), Rc::clone(&of_service));
         async move {
             pulse.busy();
-            let response = respond(request, worker).await;
+            let response = respond(request, worker, peer).await;
             pulse.idle();
             Ok::<_, Infallible>(response)
         }
@@ -144,7 +148,7 @@ struct Note {
     standing: Option<Standing>,
 }
 
-async fn respond(request: Request<Incoming>, worker: Rc<Worker>) -> Response<Full<Bytes>> {
+async fn respond(request: Request<Incoming>, worker: Rc<Worker>, peer: IpAddr) -> Response<Full<Bytes>> {
     let began = Instant::now();
     let tally = Arc::clone(&worker.tally);
     let mut note = Note {
@@ -154,7 +158,7 @@ async fn respond(request: Request<Incoming>, worker: Rc<Worker>) -> Response<Ful
         key: None,
         standing: None,
     };
-    let outcome = match survive(answer(request, worker, &mut note)).await {
+    let outcome = match survive(answer(request, worker, peer, &mut note)).await {
         Ok(outcome) => outcome,
         Err(_panicked) => Err(Refusal::defect().inside("the handler panicked")),
     };
@@ -178,13 +182,29 @@ async fn respond(request: Request<Incoming>, worker: Rc<Worker>) -> Response<Ful
     response
 }
 
-async fn answer(request: Request<Incoming>, worker: Rc<Worker>, note: &mut Note) -> Result<Reply, Refusal> {
+async fn answer(
+    request: Request<Incoming>,
+    worker: Rc<Worker>,
+    peer: IpAddr,
+    note: &mut Note,
+) -> Result<Reply, Refusal> {
     let (head, body) = request.into_parts();
+    if let Some(found) = visit::find(&worker, &head) {
+        return Ok(visit::answer(worker, found, head, body, peer, note).await);
+    }
+    if let Some(found) = assistants::find(&worker, &head) {
+        return assistants::answer(worker, found, head, body, peer, note).await;
+    }
     let found = router::find(head.method.as_str(), head.uri.path());
-    let admitted = found.and_then(|(route, parameter)| {
-        note.path = route.path;
-        admit(route, &head.headers, &worker).map(|caller| (route, parameter, caller))
-    });
+    note.path = found.as_ref().map_or(note.path, |(route, _)| route.path);
+    let guest = gateway::admit(head.uri.path(), found.is_ok(), &head.headers, &worker).await;
+    let admitted = match (guest, found) {
+        (Err(refusal), _) | (_, Err(refusal)) => Err(refusal),
+        (Ok(Some(guest)), Ok((route, parameter))) => Ok((route, parameter, Some(guest))),
+        (Ok(None), Ok((route, parameter))) => {
+            admit(route, &head.headers, &worker).map(|caller| (route, parameter, caller))
+        }
+    };
     let awaits_consent = head.headers.contains_key(header::EXPECT);
     let (route, parameter, caller) = match admitted {
         Ok(admitted) => admitted,
@@ -297,7 +317,7 @@ fn render(
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     for (name, value) in headers {
         if let Ok(value) = HeaderValue::from_str(value) {
-            response.headers_mut().insert(HeaderName::from_static(name), value);
+            response.headers_mut().append(HeaderName::from_static(name), value);
         }
     }
     response
@@ -319,7 +339,7 @@ fn render_refusal(refusal: &Refusal, note: &Note) -> Response<Full<Bytes>> {
 /// What every answer has. Unless an answer says otherwise it is for no cache: nearly all are somebody's own.
 fn finish(mut response: Response<Full<Bytes>>, note: &Note) -> Response<Full<Bytes>> {
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     // A refusal that has its own knows better which limit it is about.

@@ -4,6 +4,7 @@
 //! [`routes`], which asks the [`store`] and, through [`engine_client`], the engine.
 
 pub mod admin;
+pub mod assistants;
 pub mod auth;
 pub mod batch;
 pub mod cli;
@@ -16,6 +17,7 @@ pub mod digits;
 pub mod engine_client;
 pub mod fast;
 pub mod gate;
+pub mod gateway;
 pub mod histogram;
 pub mod housekeeping;
 pub mod http;
@@ -23,7 +25,9 @@ pub mod idempotency;
 pub mod known_domains;
 pub mod limiter;
 pub mod listen;
+pub mod mcp;
 pub mod metrics;
+pub mod oauth;
 pub mod peers;
 pub mod query;
 pub mod rate_limit;
@@ -36,4 +40,5 @@ pub mod status;
 pub mod store;
 pub mod survive;
 pub mod tls;
+pub mod web;
 pub mod worker;

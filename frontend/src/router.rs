@@ -104,13 +104,16 @@ impl Call {
     }
 }
 
+/// A header of an answer.
+pub type Header = (&'static str, Cow<'static, str>);
+
 /// What a handler answers.
 pub struct Reply {
     /// The HTTP status.
     pub status: u16,
     /// Headers that go with it.
-    pub headers: Vec<(&'static str, Cow<'static, str>)>,
-    /// The JSON.
+    pub headers: Vec<Header>,
+    /// The JSON, or what the header `content-type` says.
     pub body: Vec<u8>,
 }
 
@@ -232,7 +235,7 @@ pub fn find<'p>(method: &str, path: &'p str) -> Result<(&'static Route, &'p str)
 }
 
 /// What stands for the parameter of a pattern, if the path fits it at all.
-fn parameter<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
+pub fn parameter<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
     let Some((before, rest)) = pattern.split_once('{') else { return (pattern == path).then_some("") };
     let (_, after) = rest.split_once('}')?;
     let value = path.strip_prefix(before)?.strip_suffix(after)?;

@@ -109,7 +109,9 @@ async fn accept(listener: &TcpListener, worker: &Rc<Worker>, peers: &Arc<Peers>,
     loop {
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
-            Err(_) if worker.status.phase() == Phase::Draining => return,
+            // The socket is shut, and perhaps not yet those of the other threads: nobody who is turned away here
+            // shall be let in there. All are shut once the leash is dropped.
+            Err(_) if worker.status.phase() == Phase::Draining => std::future::pending().await,
             Err(error) => {
                 tracing::warn!("a connection was not accepted: {error}");
                 monoio::time::sleep(ACCEPT_PAUSE).await;
@@ -127,7 +129,7 @@ async fn accept(listener: &TcpListener, worker: &Rc<Worker>, peers: &Arc<Peers>,
         let place = worker.gate.place().await;
         let (worker, tls) = (Rc::clone(worker), tls.clone());
         monoio::spawn(async move {
-            let _ = survive(http::serve(stream, worker, place, tls.as_deref())).await;
+            let _ = survive(http::serve(stream, peer.ip(), worker, place, tls.as_deref())).await;
             drop(guest);
             count(&tally.ended);
         });

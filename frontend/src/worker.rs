@@ -1,8 +1,10 @@
 //! What a frontend thread has at hand.
 
+use crate::assistants::Assistants;
 use crate::batch::Door;
 use crate::engine_client::EngineClient;
 use crate::gate::Gate;
+use crate::gateway::Gateways;
 use crate::idempotency::InProgress;
 use crate::known_domains::KnownDomains;
 use crate::limiter::Limiter;
@@ -10,6 +12,7 @@ use crate::metrics::Tally;
 use crate::routes::verify::full::flights::Flights;
 use crate::status::Status;
 use crate::store::Store;
+use crate::web::Web;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -42,6 +45,12 @@ pub struct Commons {
     pub in_progress: Arc<InProgress>,
     /// The way to the feeder of batches.
     pub door: Arc<Door>,
+    /// The API gateways whose secrets are known.
+    pub gateways: Gateways,
     /// The description of the API.
     pub description: Vec<u8>,
+    /// The dashboard, where it is served.
+    pub web: Option<Arc<Web>>,
+    /// What connects assistants, where they can be.
+    pub assistants: Option<Arc<Assistants>>,
 }

@@ -118,8 +118,8 @@ pub const CONTROL_TTL: Duration = Duration::from_secs(3600);
 pub const CONTROL_UNKNOWN_TTL: Duration = Duration::from_secs(60);
 /// How many sessions may end at a control recipient before its domain counts as unclear.
 pub const CONTROL_ATTEMPTS_MAX: u8 = 3;
-/// Most domains that a shard remembers.
-pub const KNOWN_DOMAINS_MAX: usize = 100_000;
+/// Most domains that a shard remembers control recipients of.
+pub const KNOWN_DOMAINS_MAX: usize = 50_000;
 /// How often a recipient may be put back, by throttling or by sessions that ended at it, before it is given up.
 pub const RETURNS_MAX: u8 = 4;
 /// Connections in a row that may die without a word before a host counts as down for patient work.
@@ -159,8 +159,10 @@ pub const BULK_PATIENCE: Duration = Duration::from_secs(600);
 /// How long the way to a domain's hosts is kept. It is made of records that hold for [`DNS_TTL_MIN`] at least, so
 /// it outlives none of them by more than this.
 pub const WALK_TTL: Duration = Duration::from_secs(60);
+/// Most ways to hosts that a shard keeps.
+pub const WALKS_MAX: usize = 10_000;
 /// Most DNS outcomes that a shard keeps.
-pub const DNS_CACHE_MAX: usize = 200_000;
+pub const DNS_CACHE_MAX: usize = 30_000;
 
 /// Most sources of one pool; each keeps some 4 KiB.
 pub const SOURCES_MAX: usize = 256;

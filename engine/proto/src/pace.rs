@@ -138,6 +138,19 @@ impl SitePace {
         self.pushing_since
     }
 
+    /// Whether a pace that is made anew would be no other in anything that the site has shown or may count: it never
+    /// pushed back, no limit was learned, and every session that was begun is paid for.
+    pub fn is_fresh(&mut self, now: Instant) -> bool {
+        self.fill(now);
+        let learned = [&self.errors, &self.recipients, &self.transactions, &self.group];
+        self.unbent
+            && self.pushing_since.is_none()
+            && self.pause(now).is_none()
+            && self.starts >= self.starts_max()
+            && self.budget >= ERRORS_AT_FIRST.min(self.ceiling.session_errors)
+            && learned.iter().all(|learned| learned.limit == learned.most)
+    }
+
     /// How many sessions may be open at once now.
     pub fn sessions(&self) -> u32 {
         self.window.max(1.0) as u32
@@ -237,10 +250,14 @@ impl SitePace {
 
     fn fill(&mut self, now: Instant) {
         let rate = f64::from(self.ceiling.starts_a_minute) / 60.0;
-        let most = f64::from(self.ceiling.starts_a_minute.min(self.ceiling.sessions));
         let elapsed = now.saturating_duration_since(self.filled).as_secs_f64();
-        self.starts = (self.starts + elapsed * rate).min(most);
+        self.starts = (self.starts + elapsed * rate).min(self.starts_max());
         self.filled = now;
+    }
+
+    /// Most sessions that may begin at once.
+    fn starts_max(&self) -> f64 {
+        f64::from(self.ceiling.starts_a_minute.min(self.ceiling.sessions))
     }
 }
 

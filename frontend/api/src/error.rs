@@ -1,13 +1,15 @@
 //! The error envelope: `{error, message, ...}`.
 
 use serde::Serialize;
+use serde::Serializer;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
-use utoipa::ToSchema;
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{AnyOfBuilder, ObjectBuilder, Ref, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
 
 /// What went wrong, for programs. A code always comes with the same HTTP status.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorCode {
     /// Malformed request, including an unknown `mode` or `detail`.
     InvalidRequest,
@@ -25,6 +27,8 @@ pub enum ErrorCode {
     SubscriptionInactive,
     /// Batches are not included in the plan.
     PlanNotAllowed,
+    /// Not offered through an API gateway: [`NOT_AVAILABLE_ON`] and the gateway's name.
+    NotAvailableOn(&'static str),
     /// Nothing there: an unknown path, or no such batch on the account.
     NotFound,
     /// The path is known, the method is not one of its own.
@@ -50,7 +54,7 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
-    /// All of them, by status.
+    /// All of them, by status, but for the one that has a gateway's name in it.
     pub const ALL: [ErrorCode; 19] = [
         ErrorCode::InvalidRequest,
         ErrorCode::InvalidEmails,
@@ -79,7 +83,7 @@ impl ErrorCode {
             ErrorCode::InvalidRequest | ErrorCode::InvalidEmails => 400,
             ErrorCode::MissingApiKey | ErrorCode::InvalidApiKey | ErrorCode::ApiKeyRevoked => 401,
             ErrorCode::InsufficientCredits | ErrorCode::SubscriptionInactive => 402,
-            ErrorCode::PlanNotAllowed => 403,
+            ErrorCode::PlanNotAllowed | ErrorCode::NotAvailableOn(_) => 403,
             ErrorCode::NotFound => 404,
             ErrorCode::MethodNotAllowed => 405,
             ErrorCode::RequestTimeout => 408,
@@ -104,6 +108,7 @@ impl ErrorCode {
             ErrorCode::InsufficientCredits => "insufficient_credits",
             ErrorCode::SubscriptionInactive => "subscription_inactive",
             ErrorCode::PlanNotAllowed => "plan_not_allowed",
+            ErrorCode::NotAvailableOn(code) => code,
             ErrorCode::NotFound => "not_found",
             ErrorCode::MethodNotAllowed => "method_not_allowed",
             ErrorCode::RequestTimeout => "request_timeout",
@@ -119,11 +124,51 @@ impl ErrorCode {
     }
 }
 
+/// How the code of [`ErrorCode::NotAvailableOn`] begins; `a-z`, `0-9` and `_` follow.
+pub const NOT_AVAILABLE_ON: &str = "not_available_on_";
+
+impl Serialize for ErrorCode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl PartialSchema for ErrorCode {
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .description(Some(
+                "What went wrong, for programs. A code always comes with the same HTTP status.",
+            ))
+            .enum_values(Some(ErrorCode::ALL.map(ErrorCode::as_str)))
+            .into()
+    }
+}
+
+impl ToSchema for ErrorCode {
+    fn name() -> Cow<'static, str> {
+        "ErrorCode".into()
+    }
+}
+
+/// A code of the table, or the one that has a gateway's name in it.
+fn any_code() -> AnyOfBuilder {
+    let with_name = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .description(Some("403, through an API gateway: it offers no more than single checks."))
+        .pattern(Some(format!("^{NOT_AVAILABLE_ON}[a-z0-9_]+$")));
+    AnyOfBuilder::new()
+        .description(Some("The code, for programs."))
+        .item(Ref::from_schema_name(ErrorCode::name()))
+        .item(with_name)
+}
+
 /// Every error has this form. Fields that a code does not use are absent; there may be more fields one day.
 #[derive(Clone, PartialEq, Serialize, ToSchema)]
 #[schema(as = Error)]
 pub struct ErrorBody {
     /// The code, for programs.
+    #[schema(schema_with = any_code)]
     pub error: ErrorCode,
     /// What is wrong, for people.
     #[schema(value_type = String)]

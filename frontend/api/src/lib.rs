@@ -19,7 +19,7 @@ pub mod verification;
 pub use account::{Account, SubscriptionStatus};
 pub use batch::{BatchCreated, BatchState, BatchStatus, ResultRow};
 pub use detail::{Detail, Dns, Flags};
-pub use error::{ErrorBody, ErrorCode, Issue, IssueType, Loc, Offender};
+pub use error::{ErrorBody, ErrorCode, Issue, IssueType, Loc, NOT_AVAILABLE_ON, Offender};
 pub use reason::Reason;
 pub use request::{BatchBody, DetailLevel, Mode, VerifyBody};
 pub use verification::{Checked, Checks, FastFindings, Findings, Verification};

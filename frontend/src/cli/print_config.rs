@@ -14,6 +14,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<(), Failure> {
     let config = args.flags.config()?;
     config.plan_table()?;
+    config.gateways()?;
     io::stdout().write_all(config.to_toml().as_bytes())?;
     Ok(())
 }

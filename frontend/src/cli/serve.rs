@@ -9,6 +9,7 @@ use super::flags::{DATA, ENGINE, Flags, SERVER};
 use super::{Failure, StartEngine, log, open_files};
 use crate::admin::first_run::first_run;
 use crate::admin::server::AdminServer;
+use crate::assistants::Assistants;
 use crate::batch::{Door, Feeder, Limits};
 use crate::clock;
 use crate::config::Config;
@@ -25,6 +26,7 @@ use crate::status::{Phase, Status};
 use crate::store::{RedbStore, Store, StoreOptions};
 use crate::survive::log_panics;
 use crate::tls::Tls;
+use crate::web::Web;
 use crate::worker::Commons;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -73,6 +75,7 @@ struct Thread {
 pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     let config = args.flags.config()?;
     let plans = config.plan_table()?;
+    config.gateways()?;
     let engine_config = config.engine_config()?;
     let _log = log::start(config.log);
     log_panics();
@@ -232,8 +235,11 @@ impl Crew<'_> {
             flights: Arc::default(),
             in_progress: Arc::default(),
             door: Arc::clone(door),
+            gateways: self.config.gateways()?,
             description: serde_json::to_vec(&api::openapi::document(self.config.base_url()))
                 .map_err(|error| Failure::failed(format!("cannot render the description: {error}")))?,
+            web: Web::start(self.config).map_err(cannot)?,
+            assistants: Assistants::start(self.config, listeners.address).map_err(cannot)?,
         });
         let common = Common {
             driver: self.choice.driver,

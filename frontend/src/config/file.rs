@@ -2,7 +2,8 @@
 
 use super::settings::{self, SETTINGS};
 use super::{Config, ConfigError};
-use super::{plans, sources};
+use super::{gateways, plans, sources};
+use crate::gateway::Gateway;
 use crate::store::Plan;
 use std::path::Path;
 use toml::Spanned;
@@ -13,6 +14,9 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Settings whose value is a path: in the file it is relative to the file's folder.
 const PATHS: [&str; 4] = ["data", "spamtraps", "tls_cert", "tls_key"];
+
+/// Settings that may stand in a table of their own: `[dashboard] sign_up` is `dashboard_sign_up`.
+const GROUPS: [&str; 1] = ["dashboard"];
 
 /// A key and its value, with their places.
 pub type Entry<'t, 'i> = (&'t Spanned<std::borrow::Cow<'i, str>>, &'t Spanned<DeValue<'i>>);
@@ -44,7 +48,7 @@ pub fn read(path: &Path, config: &mut Config) -> Result<(), ConfigError> {
     })
 }
 
-fn apply(text: &str, folder: &Path, config: &mut Config) -> Result<(), Fault> {
+pub(super) fn apply(text: &str, folder: &Path, config: &mut Config) -> Result<(), Fault> {
     let root = DeTable::parse(text).map_err(|error| Fault {
         at: error.span().map_or(0, |span| span.start),
         why: error.message().lines().next().unwrap_or("no TOML").to_owned(),
@@ -52,28 +56,46 @@ fn apply(text: &str, folder: &Path, config: &mut Config) -> Result<(), Fault> {
     let mut entries: Vec<Entry<'_, '_>> = root.get_ref().iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
     for (key, value) in entries {
-        let at = key.span().start;
         let name = canonical(key.get_ref());
         if name == "plan" {
             config.plans = read_plans(value)?;
+            continue;
+        }
+        if name == "gateway" {
+            config.gateways = read_gateways(value)?;
             continue;
         }
         if name == "source" && value.get_ref().as_array().is_some_and(|items| items.iter().any(is_table)) {
             config.sources.append(&mut read_sources(value, folder)?);
             continue;
         }
-        let setting = settings::find(&name)
-            .ok_or_else(|| unknown(at, key.get_ref(), SETTINGS.iter().map(|s| s.key).chain(["plan"])))?;
-        let fault = |why: String| Fault { at, why: format!("{}: {why}", setting.key) };
-        let mut values = scalars(value.get_ref(), setting.many).map_err(fault)?;
-        if PATHS.contains(&setting.key) {
-            for value in &mut values {
-                *value = folder.join(&*value).display().to_string();
+        if let (true, Some(table)) = (GROUPS.contains(&name.as_str()), value.get_ref().as_table()) {
+            let mut entries: Vec<Entry<'_, '_>> = table.iter().collect();
+            entries.sort_by_key(|(key, _)| key.span().start);
+            for (key, value) in entries {
+                set(&format!("{name}_{}", canonical(key.get_ref())), (key, value), folder, config)?;
             }
+            continue;
         }
-        (setting.set)(config, &values).map_err(fault)?;
+        set(&name, (key, value), folder, config)?;
     }
     Ok(())
+}
+
+/// Puts one setting, whose key in the table of settings is `name`.
+fn set(name: &str, (key, value): Entry<'_, '_>, folder: &Path, config: &mut Config) -> Result<(), Fault> {
+    let at = key.span().start;
+    let setting = settings::find(name).ok_or_else(|| {
+        unknown(at, key.get_ref(), SETTINGS.iter().map(|s| s.key).chain(["plan", "gateway"]))
+    })?;
+    let fault = |why: String| Fault { at, why: format!("{}: {why}", setting.key) };
+    let mut values = scalars(value.get_ref(), setting.many).map_err(fault)?;
+    if PATHS.contains(&setting.key) {
+        for value in &mut values {
+            *value = folder.join(&*value).display().to_string();
+        }
+    }
+    (setting.set)(config, &values).map_err(fault)
 }
 
 /// Dashes are read as underscores: flags are spelled with dashes, and people copy them.
@@ -134,6 +156,19 @@ fn read_plans(value: &Spanned<DeValue<'_>>) -> Result<Vec<Plan>, Fault> {
     Ok(read)
 }
 
+fn read_gateways(value: &Spanned<DeValue<'_>>) -> Result<Vec<Gateway>, Fault> {
+    let wrong = |at: usize| Fault { at, why: "gateway: write each gateway as a table [[gateway]]".into() };
+    let items = value.get_ref().as_array().ok_or_else(|| wrong(value.span().start))?;
+    let mut read: Vec<Gateway> = Vec::new();
+    for item in items.iter() {
+        let at = item.span().start;
+        let gateway = gateways::read(at, item.get_ref().as_table().ok_or_else(|| wrong(at))?)?;
+        gateways::admit(&read, &gateway).map_err(|why| Fault { at, why: format!("gateway: {why}") })?;
+        read.push(gateway);
+    }
+    Ok(read)
+}
+
 fn is_table(value: &Spanned<DeValue<'_>>) -> bool {
     value.get_ref().is_table()
 }
@@ -179,6 +214,9 @@ mod tests {
         check("reuse_verdicts = 1", Err((1, "reuse_verdicts: `1` is none of true, false")));
         check("allow_net = [1.5]", Err((1, "allow_net: must be strings")));
         check("pace = \"fast\"\npace = \"lab\"", Err((2, "duplicate")));
+        check("[dashboard]\nenabled = true\nsign-up = false", Ok(()));
+        check("[dashboard]\nsignup = false", Err((2, "unknown key `signup`; did you mean `")));
+        check("[dashboard]\nsign_up = 1", Err((2, "dashboard_sign_up: `1` is none of true, false")));
         check("plan = 1", Err((1, "plan: write each plan as a table")));
         check("[[plan]]\nid = \"a\"\nnam = \"A\"", Err((3, "unknown key `nam`; did you mean `name`?")));
         check("[[plan]]\nid = \"a\"\nname = \"A\"", Err((1, "plan: `monthly_credits` is missing")));

@@ -1,5 +1,6 @@
 //! The writes to accounts and keys.
 
+use super::gateways;
 use super::index::{KeyChange, key_info};
 use super::row::Row;
 use super::tables::{AccountRow, KeyRow};
@@ -18,6 +19,18 @@ impl Txn<'_> {
         new: NewAccount,
         now: UnixMs,
     ) -> Result<Result<Account, ChangeError>, StoreError> {
+        if gateways::is_reserved(&new.name) {
+            return Ok(Err(ChangeError::NameReserved));
+        }
+        self.make_account(new, now)
+    }
+
+    /// Makes an account of any name.
+    pub(super) fn make_account(
+        &mut self,
+        new: NewAccount,
+        now: UnixMs,
+    ) -> Result<Result<Account, ChangeError>, StoreError> {
         if let Err(refusal) = self.check_new_account(&new)? {
             return Ok(Err(refusal));
         }
@@ -29,6 +42,7 @@ impl Txn<'_> {
         self.names.insert(account.row.name.as_str(), &account.id.to_bytes())?;
         self.save(&account)?;
         self.key_changes.push(KeyChange::Plan(account.id, account.row.plan.clone()));
+        self.key_changes.push(KeyChange::Named(account.id, account.row.name.clone()));
         Ok(Ok(account.view()))
     }
 

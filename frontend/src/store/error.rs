@@ -165,6 +165,10 @@ pub enum ChangeError {
     UnknownPlan,
     /// Another account has this name.
     NameTaken,
+    /// The name is of the form that only the accounts of gateways' users have.
+    NameReserved,
+    /// The gateway has as many users as it may.
+    TooMany,
     /// A name, label or note is empty, too long, has control characters, or a name looks like an id.
     BadText,
     /// No credits, or more than [`CREDITS_MAX`], or the sum would be too much.
@@ -257,6 +261,10 @@ impl fmt::Display for ChangeError {
                 "the configuration defines no such plan; `mailprobe config` lists those that it does",
             ),
             ChangeError::NameTaken => f.write_str("another account has this name"),
+            ChangeError::NameReserved => {
+                f.write_str("names that begin with \"gateway:\" are those of gateways' users")
+            }
+            ChangeError::TooMany => f.write_str("the gateway has as many users as its users_max"),
             ChangeError::BadText => write!(
                 f,
                 "a name, label or note has at most {TEXT_CHARS_MAX} characters and no control characters; a name is \

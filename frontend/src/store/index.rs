@@ -1,6 +1,8 @@
-//! API keys, and on which terms their accounts are, in memory: what every request looks up. It holds exactly what is committed: the writer changes it after
-//! a commit and before it answers, so a revocation that was answered is in force.
+//! API keys, the users of gateways, and on which terms their accounts are, in memory: what every request looks up. It
+//! holds exactly what is committed: the writer changes it after a commit and before it answers, so a revocation that
+//! was answered is in force.
 
+use super::gateways;
 use super::tables::KeyRow;
 use super::types::{KeyHash, KeyInfo, KeyLookup, PlanTable, Terms, UnixMs};
 use super::{AccountId, KeyId};
@@ -22,6 +24,8 @@ struct Keys {
     by_hash: HashMap<KeyHash, Arc<IndexedKey>>,
     by_id: BTreeMap<KeyId, Arc<IndexedKey>>,
     accounts: HashMap<AccountId, IndexedAccount>,
+    /// By gateway, then by user.
+    gateway_users: HashMap<String, HashMap<String, AccountId>>,
 }
 
 #[derive(Default)]
@@ -44,6 +48,8 @@ pub(super) enum KeyChange {
     Revoked(KeyId, UnixMs),
     /// An account has this plan from now on.
     Plan(AccountId, String),
+    /// An account has this name for good. Only those of gateways' users are of interest.
+    Named(AccountId, String),
     /// An account has these limits of its own from now on.
     Overrides(AccountId, Overrides),
 }
@@ -63,6 +69,7 @@ impl KeyIndex {
                     }
                 }
                 KeyChange::Plan(id, plan) => keys.accounts.entry(id).or_default().plan = plan,
+                KeyChange::Named(id, name) => keys.name(id, &name),
                 KeyChange::Overrides(id, own) => keys.accounts.entry(id).or_default().overrides = own,
             }
         }
@@ -91,6 +98,19 @@ impl KeyIndex {
         })
     }
 
+    /// The account of a gateway's user, if there is one and it is on this plan.
+    pub fn gateway_account(&self, gateway: &str, user: &str, plan: &str) -> Option<AccountId> {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let id = keys.gateway_users.get(gateway)?.get(user)?;
+        (keys.accounts.get(id)?.plan == plan).then_some(*id)
+    }
+
+    /// How many users a gateway has.
+    pub fn gateway_users(&self, gateway: &str) -> usize {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        keys.gateway_users.get(gateway).map_or(0, HashMap::len)
+    }
+
     pub fn of_account(&self, account: AccountId) -> Vec<KeyInfo> {
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         keys.by_id.values().filter(|key| key.row.account == account).map(|key| key.info()).collect()
@@ -116,6 +136,12 @@ impl Keys {
         });
         self.by_hash.insert(key.row.hash, Arc::clone(&key));
         self.by_id.insert(id, key);
+    }
+
+    fn name(&mut self, id: AccountId, name: &str) {
+        if let Some((gateway, user)) = gateways::split_name(name) {
+            self.gateway_users.entry(gateway.to_owned()).or_default().insert(user.to_owned(), id);
+        }
     }
 }
 

@@ -57,14 +57,15 @@ impl Txn<'_> {
     }
 }
 
-/// The plan of every account, and its own limits.
+/// The plan and the name of every account, and its own limits.
 pub(super) fn read_terms(database: &Database) -> Result<Vec<KeyChange>, StoreError> {
     let transaction = database.begin_read()?;
     let mut terms = Vec::new();
     for account in transaction.open_table(ACCOUNTS)?.iter()? {
         let (id, row) = account?;
-        let plan = AccountRow::decode(row.value())?.plan;
-        terms.push(KeyChange::Plan(AccountId::from_bytes(*id.value()), plan));
+        let (id, row) = (AccountId::from_bytes(*id.value()), AccountRow::decode(row.value())?);
+        terms.push(KeyChange::Plan(id, row.plan));
+        terms.push(KeyChange::Named(id, row.name));
     }
     for own in transaction.open_table(LIMITS)?.iter()? {
         let (id, row) = own?;

@@ -17,10 +17,13 @@ mod accounts;
 mod audit;
 pub mod backup;
 mod batches;
+mod connections;
 #[cfg(test)]
 mod crash;
+mod days;
 mod error;
 mod folder;
+mod gateways;
 pub mod id;
 mod index;
 #[cfg(test)]
@@ -40,17 +43,21 @@ mod sweep;
 mod tables;
 mod txn;
 mod types;
+mod users;
 mod vault;
+mod web;
 mod writer;
 
 pub use self::redb::{Opening, RedbStore, StoreOptions};
 
+pub use connections::Connections;
 pub use error::{BatchError, ChangeError, HoldError, OpenError, SettleError, StoreError};
 pub use folder::DATABASE_FILE;
-pub use id::{AccountId, BatchId, EntryId, KeyId};
+pub use id::{AccountId, BatchId, ClientId, ConnectionId, EntryId, KeyId};
 pub use pending::{Pending, Reply, pending};
 pub use types::*;
 pub use vault::KEY_FOLDER;
+pub use web::WebStore;
 
 use crate::credits::Balance;
 use crate::rate_limit::{Kept, Overrides};
@@ -59,7 +66,7 @@ use backup::{BackupError, BackupSummary};
 use std::io::Write;
 
 /// See the module. Every implementation is shared as `Arc<dyn Store>`.
-pub trait Store: Send + Sync {
+pub trait Store: Connections + WebStore + Send + Sync {
     /// The plans that it was opened with.
     fn plans(&self) -> &PlanTable;
 
@@ -125,6 +132,13 @@ pub trait Store: Send + Sync {
     /// Makes the first account with its keys if the store never had an account; else does nothing and says `None`.
     /// Never twice, whatever crashes.
     fn first_run(&self, first: FirstRun, now: UnixMs) -> Pending<Option<Account>, ChangeError>;
+
+    /// The account of a gateway's user, if there is one and it is on this plan. From memory.
+    fn gateway_account(&self, gateway: &str, user: &str, plan: &str) -> Option<AccountId>;
+
+    /// The account of a gateway's user, made if there is none, and put on the plan if it is on another: once, however
+    /// many ask at the same time. [`ChangeError::TooMany`] where the gateway has all the users that it may.
+    fn open_gateway_account(&self, user: GatewayUser, now: UnixMs) -> Pending<Account, ChangeError>;
 
     // Keys.
 

@@ -1,10 +1,14 @@
 //! What the store's methods take and give.
 
 mod batches;
+mod connections;
 mod results;
+mod web;
 
 pub use batches::*;
+pub use connections::*;
 pub use results::*;
+pub use web::*;
 
 use super::id::{AccountId, EntryId, KeyId};
 use crate::credits::Balance;
@@ -201,6 +205,21 @@ pub struct NewAccount {
     pub name: String,
     /// The id of a plan of the table.
     pub plan: String,
+}
+
+/// A user of an API gateway, for whom there is to be an account.
+#[derive(Clone, PartialEq, Eq)]
+pub struct GatewayUser {
+    /// The account's id if it has to be made.
+    pub id: AccountId,
+    /// The gateway's name: no colon is in it.
+    pub gateway: String,
+    /// Who it is, as the gateway says.
+    pub user: String,
+    /// The id of the plan of the table that the account has from now on.
+    pub plan: String,
+    /// No account is made beyond so many of this gateway.
+    pub users_max: usize,
 }
 
 /// Whether a key spends credits and asks mail servers.

@@ -13,6 +13,7 @@ mod commands;
 mod connections;
 mod detail;
 mod fast;
+mod gateway;
 mod idempotency;
 mod lifecycle;
 mod limits;

@@ -1,6 +1,7 @@
 //! Tasks of the project: `cargo xtask TASK`.
 
 mod bench_table;
+mod browser;
 mod confined;
 mod interop;
 mod measure;
@@ -23,6 +24,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 enum Task {
     /// Print the latest figures of the benches as a table.
     BenchTable(bench_table::Options),
+    /// Test the pages in Chromium, and what goes through them (see docs/testing.md).
+    Browser(browser::Options),
     /// Start the server where io_uring is refused (root; see docs/testing.md).
     Confined(confined::Options),
     /// Ask real DNS and mail servers in network namespaces (root; see docs/testing.md).
@@ -42,6 +45,7 @@ enum Task {
 fn main() -> ExitCode {
     match Task::parse() {
         Task::BenchTable(options) => bench_table::main(&options),
+        Task::Browser(options) => browser::main(&options),
         Task::Confined(options) => confined::main(&options),
         Task::Interop(options) => interop::main(&options),
         Task::Measure(options) => measure::main(&options),

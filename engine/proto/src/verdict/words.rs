@@ -7,6 +7,8 @@
 //! Links and host names are kept apart, because some name a blocklist.
 
 use crate::limits::{ADDRESS_BYTES_MAX, LOCAL_PART_BYTES_MAX};
+use std::collections::HashMap;
+use std::sync::LazyLock;
 
 /// The one word that stands for mailbox, user, account, recipient, address and the like.
 pub(super) const MAILBOX: &str = "mailbox";
@@ -288,22 +290,27 @@ const MAILBOX_WORDS: [&str; 58] = [
     "indirizzo",
 ];
 
+/// Words whose canonical form is another word, or none.
+static CANONICAL: LazyLock<HashMap<&'static str, Option<&'static str>>> = LazyLock::new(|| {
+    let stop = STOP_WORDS.map(|word| (word, None));
+    let not = NEGATIONS.map(|word| (word, Some("not")));
+    let mailbox = MAILBOX_WORDS.map(|word| (word, Some(MAILBOX)));
+    let others = OTHER_FORMS.iter().flat_map(|(forms, word)| forms.iter().map(|form| (*form, Some(*word))));
+    stop.into_iter().chain(not).chain(mailbox).chain(others).chain([("", None)]).collect()
+});
+
+/// Other spellings and forms.
+const OTHER_FORMS: [(&[&str], &str); 5] = [
+    (&["unknow", "unkown", "unknwon", "uknown", "unknowned"], "unknown"),
+    (&["graylist", "graylisted", "graylisting", "greylisted", "greylisting", "greylists"], "greylist"),
+    (&["senders"], "sender"),
+    (&["mails", "emails"], "mail"),
+    (&["messages"], "message"),
+];
+
 /// The canonical form of a word; none when it carries no meaning.
 pub(super) fn canonical(word: &str) -> Option<&str> {
-    match word {
-        "" => None,
-        _ if STOP_WORDS.contains(&word) => None,
-        _ if NEGATIONS.contains(&word) => Some("not"),
-        _ if MAILBOX_WORDS.contains(&word) => Some(MAILBOX),
-        "unknow" | "unkown" | "unknwon" | "uknown" | "unknowned" => Some("unknown"),
-        "graylist" | "graylisted" | "graylisting" | "greylisted" | "greylisting" | "greylists" => {
-            Some("greylist")
-        }
-        "senders" => Some("sender"),
-        "mails" | "emails" => Some("mail"),
-        "messages" => Some("message"),
-        _ => Some(word),
-    }
+    CANONICAL.get(word).copied().unwrap_or(Some(word))
 }
 
 fn is_word_char(c: char) -> bool {

@@ -51,6 +51,7 @@ pub fn of_error(code: ErrorCode) -> &'static str {
         ErrorCode::InsufficientCredits => "Too few credits are left.",
         ErrorCode::SubscriptionInactive => "The subscription is paused or canceled.",
         ErrorCode::PlanNotAllowed => "The plan has no batches.",
+        ErrorCode::NotAvailableOn(_) => "This API gateway offers no more than single checks.",
         ErrorCode::NotFound => "There is no such batch on the account, or nothing at this path.",
         ErrorCode::MethodNotAllowed => "The path has no such method; `Allow` says which it has.",
         ErrorCode::RequestTimeout => "The request took too long to arrive.",

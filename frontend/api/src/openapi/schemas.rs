@@ -15,6 +15,7 @@ pub fn all() -> Value {
     add::<wire::BatchStatus>(&mut schemas);
     add::<Account>(&mut schemas);
     add::<ErrorBody>(&mut schemas);
+    add::<ErrorCode>(&mut schemas);
     describe::<Reason>(&mut schemas, &meaning::of_reasons(&Reason::ALL));
     describe::<ErrorCode>(&mut schemas, &meaning::of_errors(&ErrorCode::ALL));
     Value::Object(schemas)

@@ -152,8 +152,13 @@ impl World {
 
     /// Starts `mailprobe serve` on the folder's data, with its engine pointed at a resolver and a port.
     pub fn serve_with(&self, dns: &str, smtp_port: &str, more: &[&str]) -> Result<Serve, Failure> {
+        self.serve_at("127.0.0.1:0", dns, smtp_port, more)
+    }
+
+    /// Starts `mailprobe serve` at an address.
+    pub fn serve_at(&self, at: &str, dns: &str, smtp_port: &str, more: &[&str]) -> Result<Serve, Failure> {
         let log = self.path("serve.log");
-        let mut command = self.mailprobe(&["serve", "--listen", "127.0.0.1:0", "--pace", "lab"]);
+        let mut command = self.mailprobe(&["serve", "--listen", at, "--pace", "lab"]);
         engine_flags(&mut command, dns, smtp_port);
         command.args(more);
         let mut server = Server::start("mailprobe serve", command, &log)?;

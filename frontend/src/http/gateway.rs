@@ -1,0 +1,88 @@
+//! Requests of API gateways: who is billed for them, and what is refused ([`gateway`](crate::gateway) judges).
+
+use crate::auth::Caller;
+use crate::clock;
+use crate::gateway::{Gateway, Guest, OFFERED_PATH};
+use crate::refusal::Refusal;
+use crate::store::id::random_bits;
+use crate::store::{AccountId, ChangeError, GatewayUser, KeyId, KeyMode};
+use crate::worker::Worker;
+use api::{ErrorCode, NOT_AVAILABLE_ON};
+use hyper::header::{self, HeaderMap, HeaderValue};
+
+/// The caller behind a request of a gateway; none where no gateway has shown its secret. An account is opened only for
+/// a request that a route answers.
+///
+/// # Errors
+/// 403 for what gateways do not offer, and then whatever is not said once and clearly.
+pub async fn admit(
+    path: &str,
+    routed: bool,
+    headers: &HeaderMap,
+    worker: &Worker,
+) -> Result<Option<Caller>, Refusal> {
+    let gateways = &worker.commons.gateways;
+    let values = |name: &str| headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
+    let (gateway, doubled) = match gateways.behind(values) {
+        Ok(None) => return Ok(None),
+        Ok(Some(gateway)) => (gateway, None),
+        Err((gateway, issue)) => (gateway, Some(issue)),
+    };
+    if path != OFFERED_PATH {
+        return Err(not_offered(gateway));
+    }
+    if let Some(issue) = doubled {
+        return Err(Refusal::invalid(vec![issue]));
+    }
+    if headers.contains_key(header::AUTHORIZATION) {
+        return Err(two_callers());
+    }
+    if !routed {
+        return Ok(None);
+    }
+    let guest = gateway.guest(values).map_err(Refusal::invalid)?;
+    let account = account_of(gateway, guest, worker).await?;
+    // Whoever has no key is counted under the account's id: no key has the bits of an account.
+    Ok(Some(Caller { account, key: KeyId::from_bytes(account.to_bytes()), mode: KeyMode::Live }))
+}
+
+/// The guest's account. From memory, but for the first request and the first after a change of plan.
+async fn account_of(gateway: &Gateway, guest: Guest<'_>, worker: &Worker) -> Result<AccountId, Refusal> {
+    let Guest { user, plan } = guest;
+    if let Some(account) = worker.store.gateway_account(&gateway.name, &user, plan) {
+        return Ok(account);
+    }
+    let bits = random_bits().map_err(|error| Refusal::unready().inside(error))?;
+    let now = clock::now();
+    let user = GatewayUser {
+        id: AccountId::new(now, bits),
+        gateway: gateway.name.clone(),
+        user,
+        plan: plan.to_owned(),
+        users_max: gateway.users_max,
+    };
+    match worker.store.open_gateway_account(user, now).await {
+        Ok(account) => Ok(account.id),
+        Err(ChangeError::TooMany) => {
+            let inside = format!("the gateway {} has as many users as its users_max", gateway.name);
+            Err(Refusal::unready().inside(inside))
+        }
+        Err(ChangeError::Store(error)) => Err(error.into()),
+        // The plan and the name were looked at when the configuration and the headers were.
+        Err(other) => Err(Refusal::defect().inside(other)),
+    }
+}
+
+fn not_offered(gateway: &Gateway) -> Refusal {
+    let message = format!("Only single checks at {OFFERED_PATH} are offered through this gateway.");
+    debug_assert!(gateway.not_offered.starts_with(NOT_AVAILABLE_ON));
+    Refusal::new(ErrorCode::NotAvailableOn(gateway.not_offered), message)
+}
+
+/// The gateway says that its user calls, and the key that somebody else does.
+fn two_callers() -> Refusal {
+    let message = "Send no `Authorization` through an API gateway: it says itself who calls.";
+    let mut refusal = Refusal::unauthorized(ErrorCode::InvalidApiKey);
+    refusal.body.message = message.into();
+    refusal
+}

@@ -1,0 +1,386 @@
+//! The API reference for people: a page made of the OpenAPI description, and of nothing else.
+//!
+//! What the description says stands on the page, so it falls behind as little as the description does. Each operation has
+//! examples for curl that work when pasted into a shell that knows the key ([`curl`]); [`schema`] puts schemas into
+//! words, [`prose`] the description's Markdown into markup. The page needs no script.
+
+mod curl;
+mod prose;
+mod schema;
+
+use maud::{Markup, html};
+use prose::{inline, prose};
+use schema::{fields, kind, name_of};
+use serde_json::{Map, Value};
+
+/// One operation of the description.
+struct Operation<'d> {
+    method: String,
+    path: &'d str,
+    value: &'d Value,
+}
+
+/// The page's content, for an API that callers find at `base`.
+pub fn render(document: &Value, base: &str) -> Markup {
+    let whole = Whole { document, base: base.trim_end_matches('/') };
+    html! {
+        h1 { "API reference" }
+        p.lead { (whole.text("/info/title")) " · version " (whole.text("/info/version")) }
+        (whole.contents())
+        (whole.introduction())
+        @for tag in whole.list("/tags") { (whole.tag(tag)) }
+        (whole.errors())
+        (whole.headers())
+        (whole.schemas())
+    }
+}
+
+/// The description, and where the API is.
+struct Whole<'d> {
+    document: &'d Value,
+    base: &'d str,
+}
+
+impl<'d> Whole<'d> {
+    fn text(&self, pointer: &str) -> &'d str {
+        text(self.document, pointer)
+    }
+
+    fn list(&self, pointer: &str) -> impl Iterator<Item = &'d Value> {
+        self.document.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
+    }
+
+    fn map(&self, pointer: &str) -> impl Iterator<Item = (&'d String, &'d Value)> {
+        entries(self.document, pointer)
+    }
+
+    /// What a reference stands for.
+    fn resolve(&self, value: &'d Value) -> &'d Value {
+        let reference = value.get("$ref").and_then(Value::as_str).and_then(|it| it.strip_prefix('#'));
+        reference.and_then(|pointer| self.document.pointer(pointer)).unwrap_or(value)
+    }
+
+    fn operations(&self) -> Vec<Operation<'d>> {
+        let mut operations = Vec::new();
+        for (path, item) in self.map("/paths") {
+            for (method, value) in item.as_object().into_iter().flatten() {
+                operations.push(Operation { method: method.to_ascii_uppercase(), path, value });
+            }
+        }
+        // What sends a body is the way that is preferred.
+        operations.sort_by_key(|operation| (operation.path, operation.method == "GET"));
+        operations
+    }
+
+    fn of_tag(&self, tag: &Value) -> Vec<Operation<'d>> {
+        let of_tag = |operation: &Operation<'_>| {
+            operation.value.pointer("/tags/0").is_some_and(|name| Some(name) == tag.get("name"))
+        };
+        self.operations().into_iter().filter(of_tag).collect()
+    }
+
+    fn contents(&self) -> Markup {
+        html! {
+            nav aria-label="On this page" {
+                ul {
+                    li { a href="#start" { "Getting started" } }
+                    @for tag in self.list("/tags") {
+                        @for operation in self.of_tag(tag) {
+                            li {
+                                a href={ "#" (operation.id()) } { code { (operation.method) " " (operation.path) } }
+                                " " (operation.text("/summary"))
+                            }
+                        }
+                    }
+                    li { a href="#errors" { "Errors" } }
+                    li { a href="#headers" { "Headers" } }
+                    li { a href="#schemas" { "Schemas" } }
+                }
+            }
+        }
+    }
+
+    fn introduction(&self) -> Markup {
+        html! {
+            section #start aria-labelledby="start-title" {
+                h2 #start-title { "Getting started" }
+                (prose(self.text("/info/description")))
+                p {
+                    "The API is at " code { (self.base) } ". The description of which this page is made, for programs, is at "
+                    a href="/v1/openapi.json" { code { "/v1/openapi.json" } } "."
+                }
+                (prose(self.text("/components/securitySchemes/bearer/description")))
+                p { "Every request carries the key in a header. The examples take it from a variable of the shell; put in your own:" }
+                (shell("setup", "Set the key", curl::SETUP))
+            }
+        }
+    }
+
+    fn tag(&self, tag: &Value) -> Markup {
+        let name = text(tag, "/name");
+        let id = format!("tag-{}", name.to_ascii_lowercase());
+        html! {
+            section aria-labelledby=(id) {
+                h2 #(id) { (name) }
+                (prose(text(tag, "/description")))
+                @for operation in self.of_tag(tag) { (self.operation(&operation)) }
+            }
+        }
+    }
+
+    fn operation(&self, operation: &Operation<'d>) -> Markup {
+        let id = operation.id();
+        let title = format!("{id}-title");
+        html! {
+            article.card #(id) aria-labelledby=(title) {
+                h3 #(title) { (operation.text("/summary")) }
+                p { span.tag { (operation.method) } " " code { (operation.path) } }
+                (prose(operation.text("/description")))
+                (self.parameters(operation))
+                (self.body(operation))
+                h4 { "Try it" }
+                @for example in curl::examples(self, operation) {
+                    p.hint { (example.summary) }
+                    (shell("curl", &example.summary, &example.text))
+                }
+                h4 { "Answers" }
+                @for (status, response) in entries(operation.value, "/responses") {
+                    (self.response(operation, status, response))
+                }
+            }
+        }
+    }
+
+    fn parameters(&self, operation: &Operation<'d>) -> Markup {
+        let parameters: Vec<&Value> = list(operation.value, "/parameters").collect();
+        if parameters.is_empty() {
+            return html! {};
+        }
+        let rows = html! {
+            thead { tr { th scope="col" { "Name" } th scope="col" { "Where" } th scope="col" { "What" } } }
+            tbody {
+                @for parameter in parameters {
+                    tr {
+                        th scope="row" { code { (text(parameter, "/name")) } (required(parameter)) }
+                        td { (text(parameter, "/in")) }
+                        td {
+                            @if let Some(schema) = parameter.get("schema") { p.hint { (kind(schema)) } }
+                            (prose(text(parameter, "/description")))
+                        }
+                    }
+                }
+            }
+        };
+        html! { h4 { "Parameters" } (table(&format!("Parameters of {}", operation.id()), rows)) }
+    }
+
+    fn body(&self, operation: &Operation<'d>) -> Markup {
+        let Some(schema) = operation.value.pointer("/requestBody/content/application~1json/schema") else {
+            return html! {};
+        };
+        html! {
+            h4 { "Body" }
+            p { "JSON: " (kind(schema)) }
+            (fields(&format!("Fields of the body of {}", operation.id()), self.resolve(schema)))
+        }
+    }
+
+    fn response(&self, operation: &Operation<'_>, status: &str, response: &'d Value) -> Markup {
+        let response = self.resolve(response);
+        let good = status.starts_with('2');
+        html! {
+            details open[good] {
+                summary {
+                    span.tag.good[good].warn[!good] { (status) } " " (inline(text(response, "/description")))
+                }
+                @if let Some(schema) = response.pointer("/content/application~1json/schema") {
+                    p { "JSON: " (kind(schema)) }
+                    @if good { (fields(&format!("Fields of the answer of {}", operation.id()), self.resolve(schema))) }
+                }
+                @for (name, example) in entries(response, "/content/application~1json/examples") {
+                    p.hint { (inline(text(example, "/summary"))) }
+                    (json(&format!("{status} {name}"), example.get("value")))
+                }
+                @let headers: Vec<&String> = entries(response, "/headers").map(|(name, _)| name).collect();
+                @if !headers.is_empty() {
+                    p.hint { "Headers: " @for name in headers { a href={ "#header-" (name) } { code { (name) } } " " } }
+                }
+            }
+        }
+    }
+
+    fn errors(&self) -> Markup {
+        html! {
+            section #errors aria-labelledby="errors-title" {
+                h2 #errors-title { "Errors" }
+                (prose(self.text("/components/schemas/ErrorCode/description")))
+                (fields("Fields of an error", &self.document["components"]["schemas"]["Error"]))
+            }
+        }
+    }
+
+    fn headers(&self) -> Markup {
+        let rows = html! {
+            thead { tr { th scope="col" { "Header" } th scope="col" { "What it says" } th scope="col" { "Example" } } }
+            tbody {
+                @for (name, header) in self.map("/components/headers") {
+                    tr #{ "header-" (name) } {
+                        th scope="row" { code { (name) } }
+                        td { (prose(text(header, "/description"))) }
+                        td { code { (plain(header.get("example"))) } }
+                    }
+                }
+            }
+        };
+        html! {
+            section #headers aria-labelledby="headers-title" {
+                h2 #headers-title { "Headers of answers" }
+                (table("Headers of answers", rows))
+            }
+        }
+    }
+
+    fn schemas(&self) -> Markup {
+        html! {
+            section #schemas aria-labelledby="schemas-title" {
+                h2 #schemas-title { "Schemas" }
+                @for (name, schema) in self.map("/components/schemas") {
+                    @let id = name_of(name);
+                    article.card #(id) aria-labelledby={ (id) "-title" } {
+                        h3 #{ (id) "-title" } { (name) }
+                        (prose(text(schema, "/description")))
+                        @if schema.get("properties").is_some() {
+                            (fields(&format!("Fields of {name}"), schema))
+                        } @else {
+                            p { (kind(schema)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<'d> Operation<'d> {
+    fn text(&self, pointer: &str) -> &'d str {
+        text(self.value, pointer)
+    }
+
+    /// What names it on the page.
+    fn id(&self) -> &'d str {
+        self.text("/operationId")
+    }
+}
+
+fn text<'d>(value: &'d Value, pointer: &str) -> &'d str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn list<'d>(value: &'d Value, pointer: &str) -> impl Iterator<Item = &'d Value> {
+    value.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn entries<'d>(value: &'d Value, pointer: &str) -> impl Iterator<Item = (&'d String, &'d Value)> {
+    value.pointer(pointer).and_then(Value::as_object).into_iter().flat_map(Map::iter)
+}
+
+/// Text as it is, other values as JSON.
+fn plain(value: Option<&Value>) -> String {
+    match value {
+        None => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    }
+}
+
+fn required(value: &Value) -> Markup {
+    html! { @if value.get("required") == Some(&Value::Bool(true)) { " " span.tag { "required" } } }
+}
+
+/// What can be wider than a phone scrolls by itself, by keyboard too.
+fn table(label: &str, rows: Markup) -> Markup {
+    html! { div.scroll role="region" tabindex="0" aria-label=(label) { table { (rows) } } }
+}
+
+fn json(label: &str, value: Option<&Value>) -> Markup {
+    let text = value.and_then(|value| serde_json::to_string_pretty(value).ok()).unwrap_or_default();
+    html! { pre role="region" tabindex="0" aria-label={ "Example: " (label) } { code { (text) } } }
+}
+
+/// Something to paste. `class` tells programs what it is.
+fn shell(class: &str, label: &str, text: &str) -> Markup {
+    html! { pre.(class) role="region" tabindex="0" aria-label={ "For a shell: " (label) } { code { (text) } } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn page() -> String {
+        let document = serde_json::to_value(api::openapi::document("https://api.example.com")).unwrap();
+        render(&document, "https://api.example.com").into_string()
+    }
+
+    #[test]
+    fn everything_of_the_description_is_there() {
+        let (document, page) = (serde_json::to_value(api::openapi::document("/")).unwrap(), page());
+        let whole = Whole { document: &document, base: "/" };
+        assert!(whole.operations().len() == 6);
+        for operation in whole.operations() {
+            for part in [operation.id(), operation.path, operation.text("/summary")] {
+                assert!(page.contains(part), "{part}");
+            }
+        }
+        for (name, schema) in whole.map("/components/schemas") {
+            assert!(page.contains(&format!("id=\"{}\"", name_of(name))), "{name}");
+            for (field, _) in entries(schema, "/properties") {
+                assert!(page.contains(&format!("<code>{field}</code>")), "{name}.{field}");
+            }
+        }
+        for code in api::ErrorCode::ALL {
+            assert!(page.contains(&format!("<code>{}</code>", code.as_str())), "{}", code.as_str());
+        }
+    }
+
+    #[test]
+    fn every_link_leads_somewhere() {
+        let page = page();
+        let mut links = 0;
+        for link in page.split("href=\"#").skip(1) {
+            let target = link.split('"').next().unwrap();
+            assert!(page.contains(&format!("id=\"{target}\"")), "#{target}");
+            links += 1;
+        }
+        assert!(links > 50);
+    }
+
+    #[test]
+    fn ids_are_there_once() {
+        let page = page();
+        let mut ids: Vec<&str> =
+            page.split(" id=\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+        let all = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), all);
+    }
+
+    #[test]
+    fn nothing_is_left_of_the_markdown_and_nothing_is_inline() {
+        let page = page();
+        for left in ["`", "| ---", "<script", "style=", " onclick"] {
+            assert!(!page.contains(left), "{left}");
+        }
+    }
+
+    #[test]
+    fn text_is_escaped() {
+        let document = json!({ "info": { "title": "<b>", "description": "`<i>` <u>\n\n| <s> |\n| --- |\n| <q> |" } });
+        let page = render(&document, "https://<p>").into_string();
+        for tag in ["<b>", "<i>", "<u>", "<s>", "<q>", "https://<p>"] {
+            assert!(!page.contains(tag), "{tag}");
+        }
+        assert!(page.contains("&lt;q&gt;"));
+    }
+}

@@ -1,0 +1,153 @@
+//! `cargo xtask browser`: the pages in Chromium, and what goes through them.
+//!
+//! For each script of `tools/browser` mailnet and `mailprobe serve` run in processes of their own on an empty data
+//! folder; the script, run by node, drives Chromium through playwright-core and counts its own checks. `.ci/browser`
+//! installs what that takes (setup.rs looks whether it is there).
+
+mod setup;
+
+use crate::interop::Failure;
+use crate::interop::process::{self, Finished};
+use crate::interop::report::{self, Tally};
+use crate::soak::world::World;
+use clap::Args;
+use setup::Setup;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+#[derive(Args)]
+pub struct Options {
+    /// Only the scripts whose name contains this.
+    #[arg(long, value_name = "NAME")]
+    only: Option<String>,
+    /// Where `.ci/browser` has installed node's and Python's packages; screenshots go there too.
+    #[arg(long, value_name = "PATH", default_value = "target/browser")]
+    folder: PathBuf,
+    /// Take `mailprobe` and `mailnet` from this folder instead of building them.
+    #[arg(long, value_name = "PATH")]
+    bin_dir: Option<PathBuf>,
+}
+
+const SCENARIO: &str = include_str!("../../../mailnet/scenarios/reasons.toml");
+/// The configuration of the server, unless a script brings its own beside it, as `NAME.toml`.
+const CONFIG: &str = "serve.toml";
+/// For a script from its start to its end.
+const SCRIPT_LIMIT: Duration = Duration::from_secs(600);
+
+pub fn main(options: &Options) -> ExitCode {
+    match process::watch_signals().and_then(|()| run(options)) {
+        Ok(Tally { passed, failed }) => {
+            report::line(&format!("{passed} passed, {failed} failed"));
+            if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(Failure(message)) => {
+            report::line(&format!("browser: {message}"));
+            report::line("0 passed, 1 failed");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<Tally, Failure> {
+    let setup = Setup::find(&options.folder)?;
+    let scripts = setup.scripts(options.only.as_deref())?;
+    let mut tally = Tally::default();
+    for script in scripts {
+        report::line(&format!("-- {script}"));
+        tally.add(run_script(options, &setup, &script)?);
+    }
+    Ok(tally)
+}
+
+/// A script on a server of its own.
+fn run_script(options: &Options, setup: &Setup, script: &str) -> Result<Tally, Failure> {
+    let world = World::of(options.bin_dir.as_deref(), false)?;
+    let mailnet = world.mailnet(SCENARIO)?;
+    let own = format!("{script}.toml");
+    let config = setup.path(if setup.path(&own).is_file() { &own } else { CONFIG });
+    let address = free_address()?;
+    let base = format!("http://{address}");
+    let config = config.to_string_lossy();
+    let more = ["--config", &config, "--public-url", &base, "--test-clock"];
+    let mut serve = world.serve_at(&address.to_string(), mailnet.dns(), mailnet.smtp_port(), &more)?;
+
+    let mut command = setup.node();
+    command.arg(format!("{script}.mjs"));
+    command.env("BROWSER_BASE", &base);
+    give(&mut command, setup, &world)?;
+    let finished = process::run(command, "", &world.path(""), SCRIPT_LIMIT)?;
+    let mut tally = Tally::default();
+    judge(&mut tally, script, &finished);
+
+    serve.running()?;
+    let log = serve.log()?;
+    tally.check("no panic", if log.contains("panicked") { Err(log) } else { Ok("of the server".into()) });
+    serve.stop()?;
+    mailnet.stop()?;
+    Ok(tally)
+}
+
+/// What harness.mjs looks for in the environment.
+fn give(command: &mut Command, setup: &Setup, world: &World) -> Result<(), Failure> {
+    let path = world.path("data").join("first-keys");
+    let keys = fs::read_to_string(&path).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
+    for (variable, name) in [("BROWSER_LIVE_KEY", "live"), ("BROWSER_TEST_KEY", "test")] {
+        let key = keys.lines().find_map(|line| line.strip_prefix(name));
+        let key = key.ok_or_else(|| Failure(format!("no {name} key in {}", path.display())))?;
+        command.env(variable, key.trim_start_matches(':').trim());
+    }
+    command.env("BROWSER_DATA", world.path("data"));
+    command.env("BROWSER_MAILPROBE", world.binary("mailprobe"));
+    command.env("BROWSER_SHOTS", setup.path("screenshots"));
+    command.env("BROWSER_CHROMIUM", setup.chromium());
+    command.env("BROWSER_PYTHON", setup.python());
+    // Chromium's profiles go with the folder of the run.
+    command.env("TMPDIR", world.path(""));
+    Ok(())
+}
+
+/// Adds up what the script says of itself. One that ends before it has counted is a failure of its own.
+fn judge(tally: &mut Tally, script: &str, finished: &Finished) {
+    report::line(finished.stdout.trim_end());
+    if !finished.stderr.trim().is_empty() {
+        report::line(finished.stderr.trim_end());
+    }
+    let counted = finished.stdout.lines().last().and_then(counts);
+    match counted {
+        Some(of_script) if finished.status.success() == (of_script.failed == 0) => tally.add(of_script),
+        _ => tally.check(script, Err(format!("it did not get to its end: {}", finished.status))),
+    }
+}
+
+/// The counts in `N passed, M failed`.
+fn counts(line: &str) -> Option<Tally> {
+    let (passed, rest) = line.split_once(" passed, ")?;
+    let failed = rest.strip_suffix(" failed")?;
+    Some(Tally { passed: passed.parse().ok()?, failed: failed.parse().ok()? })
+}
+
+/// A free port, for the server has to be told before it starts where callers will find it.
+fn free_address() -> Result<SocketAddr, Failure> {
+    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
+    free.map_err(|error| Failure(format!("no free port: {error}")))
+}
+
+fn wrong(path: &Path, error: impl std::fmt::Display) -> Failure {
+    Failure(format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_read_from_the_closing_line() {
+        assert_eq!(counts("12 passed, 0 failed"), Some(Tally { passed: 12, failed: 0 }));
+        for other in ["", "12 passed", "12 passed, 0 failed!", "x passed, 0 failed", "1 passed, -1 failed"] {
+            assert_eq!(counts(other), None, "{other}");
+        }
+    }
+}
