@@ -13,7 +13,7 @@ use crate::clock::{self, Fixed};
 use crate::rate_limit::{Limits, Overrides};
 use crate::store::{
     Account, AccountId, Audit, ChangeError, Entry, EntryId, Grant, KeyHash, KeyId, KeyInfo, KeyMode,
-    NewAccount, NewKey, Store, StoreError, SubscriptionStatus, UnixMs,
+    NewAccount, NewKey, PasswordHash, Store, StoreError, SubscriptionStatus, TokenHash, UnixMs, UserError,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -86,6 +86,22 @@ pub enum Command {
         /// The limits to set.
         set: Overrides,
     },
+    /// Set the password of an account's user, and end all sessions.
+    AccountSetPassword {
+        /// Whose.
+        account: String,
+        /// The user's address, where it is new.
+        email: Option<String>,
+        /// The password's hash.
+        password: PasswordHash,
+    },
+    /// Make a link that signs in to an account once.
+    AccountSignInLink {
+        /// Whose.
+        account: String,
+        /// SHA-256 of the link's token.
+        hash: TokenHash,
+    },
     /// Add a key.
     KeyCreate {
         /// For whom.
@@ -144,6 +160,8 @@ pub enum Response {
     BackupFollows,
     /// What the clock shows.
     Clock(UnixMs),
+    /// It is done, and there is nothing to say of it.
+    Done,
 }
 
 /// What an account may ask.
@@ -186,6 +204,8 @@ pub enum CommandError {
     ClockFixed(Fixed),
     /// The store refused.
     Refused(ChangeError),
+    /// The user was not changed.
+    User(UserError),
 }
 
 impl fmt::Display for CommandError {
@@ -200,6 +220,7 @@ impl fmt::Display for CommandError {
             }
             CommandError::ClockFixed(Fixed::TooFar) => f.write_str("the clock stands too far ahead already"),
             CommandError::Refused(refusal) => refusal.fmt(f),
+            CommandError::User(error) => error.fmt(f),
         }
     }
 }
@@ -209,6 +230,12 @@ impl std::error::Error for CommandError {}
 impl From<ChangeError> for CommandError {
     fn from(refusal: ChangeError) -> CommandError {
         CommandError::Refused(refusal)
+    }
+}
+
+impl From<UserError> for CommandError {
+    fn from(error: UserError) -> CommandError {
+        CommandError::User(error)
     }
 }
 
@@ -250,6 +277,15 @@ pub fn execute(store: &dyn Store, command: Command, now: UnixMs) -> Result<Respo
             store.set_overrides(id, reset, set).wait()?;
             Response::Limits(limits(store, id)?)
         }
+        Command::AccountSetPassword { account, email, password } => {
+            let id = find(store, &account, now)?.id;
+            store.set_user(id, email, password, None, now).wait()?;
+            Response::Done
+        }
+        Command::AccountSignInLink { account, hash } => {
+            let id = find(store, &account, now)?.id;
+            Response::Account(store.create_link(id, hash, now).wait()?)
+        }
         Command::KeyCreate { account, id, mode, hash, last4, label } => {
             let account = find(store, &account, now)?.id;
             Response::Key(store.create_key(NewKey { id, account, mode, hash, last4, label }, now).wait()?)
@@ -264,11 +300,17 @@ pub fn execute(store: &dyn Store, command: Command, now: UnixMs) -> Result<Respo
     })
 }
 
-/// By id, or else by name; no name looks like an id.
+/// By id, or else by name, or else by the address of its user; no name looks like an id.
 fn find(store: &dyn Store, named: &str, now: UnixMs) -> Result<Account, CommandError> {
     let found = match named.parse() {
         Ok(id) => store.account(id, now)?,
-        Err(_) => store.account_named(named, now)?,
+        Err(_) => match store.account_named(named, now)? {
+            Some(account) => Some(account),
+            None => match store.user_of(named)? {
+                Some(user) => store.account(user.account, now)?,
+                None => None,
+            },
+        },
     };
     found.ok_or_else(|| CommandError::NoAccount(named.to_owned()))
 }

@@ -9,6 +9,7 @@ mod check;
 pub mod classify;
 pub mod clean;
 mod clock;
+mod credentials;
 mod flags;
 pub mod key;
 mod log;
@@ -189,7 +190,8 @@ fn administer(
 ) -> Result<(), Failure> {
     let config = flags.config()?;
     let plans = config.plan_table()?;
-    let place = Place { data: &config.data, plans: &plans, now: crate::clock::now() };
+    let base_url = config.reachable_at();
+    let place = Place { data: &config.data, plans: &plans, base_url: &base_url, now: crate::clock::now() };
     command(place, &mut io::stdout().lock()).map_err(Failure::failed)
 }
 

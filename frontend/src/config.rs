@@ -44,6 +44,8 @@ pub struct Config {
     pub tls_key: Option<PathBuf>,
     /// Where metrics are served, if anywhere.
     pub metrics: Option<SocketAddr>,
+    /// The dashboard.
+    pub dashboard: Dashboard,
     /// The form of log lines.
     pub log: LogFormat,
     /// Whether a verdict may answer other accounts than the one that paid for it first.
@@ -60,6 +62,21 @@ pub struct Config {
     pub plans: Vec<Plan>,
     /// The API gateways.
     pub gateways: Vec<Gateway>,
+}
+
+/// What the dashboard offers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dashboard {
+    /// It is served at all.
+    pub enabled: bool,
+    /// Anybody may make an account.
+    pub sign_up: bool,
+}
+
+impl Default for Dashboard {
+    fn default() -> Dashboard {
+        Dashboard { enabled: true, sign_up: true }
+    }
 }
 
 /// `--log-format`.
@@ -90,6 +107,7 @@ impl Default for Config {
             tls_cert: None,
             tls_key: None,
             metrics: None,
+            dashboard: Dashboard::default(),
             log: LogFormat::Text,
             reuse_verdicts: true,
             batch: Limits::default(),
@@ -186,6 +204,12 @@ impl Config {
     /// Where the description of the API says that the API is.
     pub fn base_url(&self) -> &str {
         self.public_url.as_deref().unwrap_or(api::openapi::HERE)
+    }
+
+    /// Where people reach the server, as far as the configuration tells.
+    pub fn reachable_at(&self) -> String {
+        let scheme = if self.tls_cert.is_some() { "https" } else { "http" };
+        self.public_url.clone().unwrap_or_else(|| format!("{scheme}://{}", self.listen))
     }
 
     /// How many frontend threads to run.

@@ -10,6 +10,7 @@
 mod gateway;
 mod meter;
 mod pulse;
+mod visit;
 
 use crate::auth::{self, AuthError, Caller};
 use crate::gate::{Parting, Place};
@@ -40,6 +41,7 @@ use pulse::{Patience, Pulse, Watch, Watched};
 use std::borrow::Cow;
 use std::convert::Infallible;
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -69,16 +71,16 @@ const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Serves one connection to its end, or until it is time to go.
-pub async fn serve(stream: TcpStream, worker: Rc<Worker>, place: Place, tls: Option<&Tls>) {
+pub async fn serve(stream: TcpStream, peer: IpAddr, worker: Rc<Worker>, place: Place, tls: Option<&Tls>) {
     let Ok(stream) = stream.into_poll_io() else { return };
     match tls.map(Tls::accept) {
-        None => converse(stream, worker, place).await,
-        Some(Ok(connection)) => converse(TlsStream::new(stream, connection), worker, place).await,
+        None => converse(stream, worker, place, peer).await,
+        Some(Ok(connection)) => converse(TlsStream::new(stream, connection), worker, place, peer).await,
         Some(Err(error)) => tracing::error!("no TLS for a connection: {error}"),
     }
 }
 
-async fn converse<S>(stream: S, worker: Rc<Worker>, place: Place)
+async fn converse<S>(stream: S, worker: Rc<Worker>, place: Place, peer: IpAddr)
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
@@ -91,7 +93,7 @@ where
         let (worker, pulse) = (Rc::clone(&worker), Rc::clone(&of_service));
         async move {
             pulse.busy();
-            let response = respond(request, worker).await;
+            let response = respond(request, worker, peer).await;
             pulse.idle();
             Ok::<_, Infallible>(response)
         }
@@ -137,7 +139,7 @@ struct Note {
     standing: Option<Standing>,
 }
 
-async fn respond(request: Request<Incoming>, worker: Rc<Worker>) -> Response<Full<Bytes>> {
+async fn respond(request: Request<Incoming>, worker: Rc<Worker>, peer: IpAddr) -> Response<Full<Bytes>> {
     let began = Instant::now();
     let tally = Arc::clone(&worker.tally);
     let mut note = Note {
@@ -147,7 +149,8 @@ async fn respond(request: Request<Incoming>, worker: Rc<Worker>) -> Response<Ful
         key: None,
         standing: None,
     };
-    let answered = monoio::time::timeout(REQUEST_TIME_MAX, survive(answer(request, worker, &mut note))).await;
+    let answered =
+        monoio::time::timeout(REQUEST_TIME_MAX, survive(answer(request, worker, peer, &mut note))).await;
     let outcome = match answered {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(_panicked)) => Err(Refusal::defect().inside("the handler panicked")),
@@ -172,16 +175,27 @@ async fn respond(request: Request<Incoming>, worker: Rc<Worker>) -> Response<Ful
     response
 }
 
-async fn answer(request: Request<Incoming>, worker: Rc<Worker>, note: &mut Note) -> Result<Reply, Refusal> {
+async fn answer(
+    request: Request<Incoming>,
+    worker: Rc<Worker>,
+    peer: IpAddr,
+    note: &mut Note,
+) -> Result<Reply, Refusal> {
     let (head, body) = request.into_parts();
+    let gateway = gateway::behind(head.uri.path(), &head.headers, &worker);
+    if let (Ok(None), Some(found)) = (&gateway, visit::find(&worker, &head)) {
+        return Ok(visit::answer(worker, found, head, body, peer, note).await);
+    }
     let found = router::find(head.method.as_str(), head.uri.path());
     note.path = found.as_ref().map_or(note.path, |(route, _)| route.path);
-    let guest = gateway::admit(head.uri.path(), found.is_ok(), &head.headers, &worker).await;
-    let admitted = match (guest, found) {
+    let admitted = match (gateway, found) {
         (Err(refusal), _) | (_, Err(refusal)) => Err(refusal),
-        (Ok(Some(guest)), Ok((route, parameter))) => Ok((route, parameter, Some(guest))),
         (Ok(None), Ok((route, parameter))) => {
             admit(route, &head.headers, &worker).map(|caller| (route, parameter, caller))
+        }
+        (Ok(Some(gateway)), Ok((route, parameter))) => {
+            let guest = gateway::guest(gateway, &head.headers, &worker).await;
+            guest.map(|caller| (route, parameter, Some(caller)))
         }
     };
     let awaits_consent = head.headers.contains_key(header::EXPECT);
@@ -285,7 +299,7 @@ fn render(
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     for (name, value) in headers {
         if let Ok(value) = HeaderValue::from_str(value) {
-            response.headers_mut().insert(HeaderName::from_static(name), value);
+            response.headers_mut().append(HeaderName::from_static(name), value);
         }
     }
     response
@@ -307,7 +321,7 @@ fn render_refusal(refusal: &Refusal, note: &Note) -> Response<Full<Bytes>> {
 /// What every answer has. Unless an answer says otherwise it is for no cache: nearly all are somebody's own.
 fn finish(mut response: Response<Full<Bytes>>, note: &Note) -> Response<Full<Bytes>> {
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     for (name, value) in note.standing.iter().flat_map(limit_headers) {

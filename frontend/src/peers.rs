@@ -59,7 +59,7 @@ impl Drop for Guest {
 }
 
 /// Who counts as one: an IPv4 address, or a /64 of IPv6, which is what a single host is given (RFC 6177).
-fn network(address: IpAddr) -> IpAddr {
+pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
         address => address,

@@ -4,6 +4,7 @@ use crate::auth::Caller;
 use crate::rate_limit::Row;
 use crate::refusal::Refusal;
 use crate::routes::{account, batch, health, openapi, verify};
+use crate::web::docs;
 use crate::worker::Worker;
 use bytes::Bytes;
 use std::borrow::Cow;
@@ -104,13 +105,16 @@ impl Call {
     }
 }
 
+/// A header of an answer.
+pub type Header = (&'static str, Cow<'static, str>);
+
 /// What a handler answers.
 pub struct Reply {
     /// The HTTP status.
     pub status: u16,
     /// Headers that go with it.
-    pub headers: Vec<(&'static str, Cow<'static, str>)>,
-    /// The JSON.
+    pub headers: Vec<Header>,
+    /// The JSON, or what the header `content-type` says.
     pub body: Vec<u8>,
 }
 
@@ -187,6 +191,25 @@ const ROUTES: &[Route] = &[
         feature: None,
         handler: |call| Box::pin(openapi::show(call)),
     },
+    // The dashboard has these two for itself, where there is one.
+    Route {
+        method: Method::Get,
+        path: "/docs",
+        access: Access::Open,
+        safe: true,
+        limit: Limit::Unlimited,
+        feature: None,
+        handler: |call| Box::pin(docs::show_alone(call)),
+    },
+    Route {
+        method: Method::Get,
+        path: "/assets/{name}",
+        access: Access::Open,
+        safe: true,
+        limit: Limit::Unlimited,
+        feature: None,
+        handler: |call| Box::pin(docs::asset(call)),
+    },
     Route {
         method: Method::Get,
         path: "/livez",
@@ -228,7 +251,7 @@ pub fn find<'p>(method: &str, path: &'p str) -> Result<(&'static Route, &'p str)
 }
 
 /// What stands for the parameter of a pattern, if the path fits it at all.
-fn parameter<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
+pub fn parameter<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
     let Some((before, rest)) = pattern.split_once('{') else { return (pattern == path).then_some("") };
     let (_, after) = rest.split_once('}')?;
     let value = path.strip_prefix(before)?.strip_suffix(after)?;

@@ -127,7 +127,7 @@ async fn accept(listener: &TcpListener, worker: &Rc<Worker>, peers: &Arc<Peers>,
         let place = worker.gate.place().await;
         let (worker, tls) = (Rc::clone(worker), tls.clone());
         monoio::spawn(async move {
-            let _ = survive(http::serve(stream, worker, place, tls.as_deref())).await;
+            let _ = survive(http::serve(stream, peer.ip(), worker, place, tls.as_deref())).await;
             drop(guest);
             count(&tally.ended);
         });

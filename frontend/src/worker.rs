@@ -10,6 +10,7 @@ use crate::metrics::Tally;
 use crate::routes::verify::full::flights::Flights;
 use crate::status::Status;
 use crate::store::Store;
+use crate::web::Web;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -43,4 +44,8 @@ pub struct Commons {
     pub gateways: Gateways,
     /// The description of the API.
     pub description: Vec<u8>,
+    /// The same as a page's content.
+    pub reference: String,
+    /// The dashboard, where it is served.
+    pub web: Option<Arc<Web>>,
 }

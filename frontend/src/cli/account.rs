@@ -1,5 +1,6 @@
 //! `mailprobe account`: accounts, their plans and their credits.
 
+use super::credentials;
 pub use super::place::Place;
 use super::place::{all_accounts, execute, output_failed, unexpected};
 use super::table::{write_json, write_pairs, write_table};
@@ -69,6 +70,22 @@ enum AccountAction {
         #[arg(long)]
         at_period_end: bool,
     },
+    /// Set the password with which an account's user signs in to the dashboard; it is asked for, or read from standard
+    /// input. All sessions of the account end.
+    SetPassword {
+        /// The account's id or name, or its user's address.
+        #[arg(value_name = "ID")]
+        account: String,
+        /// The user's address, to sign in with. Needed the first time.
+        #[arg(long, value_name = "ADDRESS")]
+        email: Option<String>,
+    },
+    /// Make a link that signs in to the dashboard once within 15 minutes.
+    SignInLink {
+        /// The account's id or name, or its user's address.
+        #[arg(value_name = "ID")]
+        account: String,
+    },
     /// Give an account limits of its own in place of its plan's. Those that are not named stay as they are.
     SetLimits {
         /// The account's id or name.
@@ -127,6 +144,15 @@ impl From<LimitFlags> for Overrides {
 /// # Errors
 /// One line for standard error.
 pub fn run(args: AccountArgs, place: Place<'_>, out: &mut dyn Write) -> Result<(), String> {
+    match args.action {
+        AccountAction::SetPassword { account, email } => {
+            return credentials::set_password(account, email, place);
+        }
+        AccountAction::SignInLink { account } => {
+            return credentials::sign_in_link(account, args.json, place, out);
+        }
+        _ => {}
+    }
     let create = matches!(args.action, AccountAction::Create { .. });
     let response = match args.action {
         AccountAction::List => Response::Accounts(all_accounts(place)?),
@@ -160,6 +186,9 @@ fn command(action: AccountAction, place: Place<'_>) -> Result<Command, String> {
         }
         AccountAction::SetStatus { account, status, at_period_end } => {
             Command::AccountSetStatus { account, status, at_period_end }
+        }
+        AccountAction::SetPassword { .. } | AccountAction::SignInLink { .. } => {
+            return Err("this command is done elsewhere".into());
         }
         AccountAction::SetLimits { name, reset, set } => {
             Command::AccountSetLimits { account: name, reset, set: set.into() }

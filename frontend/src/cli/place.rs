@@ -14,6 +14,8 @@ pub struct Place<'a> {
     pub data: &'a Path,
     /// The plans, for when no server runs; one that runs has its own.
     pub plans: &'a PlanTable,
+    /// Where people reach the server.
+    pub base_url: &'a str,
     /// The time.
     pub now: UnixMs,
 }
@@ -70,6 +72,7 @@ pub(super) fn unexpected(response: &Response) -> String {
         Response::Metrics(_) => "metrics",
         Response::BackupFollows => "a backup",
         Response::Clock(_) => "the time",
+        Response::Done => "that it is done",
     };
     format!("the server answered with {kind}, which was not asked for")
 }

@@ -15,6 +15,9 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Settings whose value is a path: in the file it is relative to the file's folder.
 const PATHS: [&str; 4] = ["data", "spamtraps", "tls_cert", "tls_key"];
 
+/// Settings that may stand in a table of their own: `[dashboard] sign_up` is `dashboard_sign_up`.
+const GROUPS: [&str; 1] = ["dashboard"];
+
 /// A key and its value, with their places.
 pub type Entry<'t, 'i> = (&'t Spanned<std::borrow::Cow<'i, str>>, &'t Spanned<DeValue<'i>>);
 
@@ -53,7 +56,6 @@ pub(super) fn apply(text: &str, folder: &Path, config: &mut Config) -> Result<()
     let mut entries: Vec<Entry<'_, '_>> = root.get_ref().iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
     for (key, value) in entries {
-        let at = key.span().start;
         let name = canonical(key.get_ref());
         if name == "plan" {
             config.plans = read_plans(value)?;
@@ -67,19 +69,33 @@ pub(super) fn apply(text: &str, folder: &Path, config: &mut Config) -> Result<()
             config.sources.append(&mut read_sources(value, folder)?);
             continue;
         }
-        let setting = settings::find(&name).ok_or_else(|| {
-            unknown(at, key.get_ref(), SETTINGS.iter().map(|s| s.key).chain(["plan", "gateway"]))
-        })?;
-        let fault = |why: String| Fault { at, why: format!("{}: {why}", setting.key) };
-        let mut values = scalars(value.get_ref(), setting.many).map_err(fault)?;
-        if PATHS.contains(&setting.key) {
-            for value in &mut values {
-                *value = folder.join(&*value).display().to_string();
+        if let (true, Some(table)) = (GROUPS.contains(&name.as_str()), value.get_ref().as_table()) {
+            let mut entries: Vec<Entry<'_, '_>> = table.iter().collect();
+            entries.sort_by_key(|(key, _)| key.span().start);
+            for (key, value) in entries {
+                set(&format!("{name}_{}", canonical(key.get_ref())), (key, value), folder, config)?;
             }
+            continue;
         }
-        (setting.set)(config, &values).map_err(fault)?;
+        set(&name, (key, value), folder, config)?;
     }
     Ok(())
+}
+
+/// Puts one setting, whose key in the table of settings is `name`.
+fn set(name: &str, (key, value): Entry<'_, '_>, folder: &Path, config: &mut Config) -> Result<(), Fault> {
+    let at = key.span().start;
+    let setting = settings::find(name).ok_or_else(|| {
+        unknown(at, key.get_ref(), SETTINGS.iter().map(|s| s.key).chain(["plan", "gateway"]))
+    })?;
+    let fault = |why: String| Fault { at, why: format!("{}: {why}", setting.key) };
+    let mut values = scalars(value.get_ref(), setting.many).map_err(fault)?;
+    if PATHS.contains(&setting.key) {
+        for value in &mut values {
+            *value = folder.join(&*value).display().to_string();
+        }
+    }
+    (setting.set)(config, &values).map_err(fault)
 }
 
 /// Dashes are read as underscores: flags are spelled with dashes, and people copy them.
@@ -198,6 +214,9 @@ mod tests {
         check("reuse_verdicts = 1", Err((1, "reuse_verdicts: `1` is none of true, false")));
         check("allow_net = [1.5]", Err((1, "allow_net: must be strings")));
         check("pace = \"fast\"\npace = \"lab\"", Err((2, "duplicate")));
+        check("[dashboard]\nenabled = true\nsign-up = false", Ok(()));
+        check("[dashboard]\nsignup = false", Err((2, "unknown key `signup`; did you mean `")));
+        check("[dashboard]\nsign_up = 1", Err((2, "dashboard_sign_up: `1` is none of true, false")));
         check("plan = 1", Err((1, "plan: write each plan as a table")));
         check("[[plan]]\nid = \"a\"\nnam = \"A\"", Err((3, "unknown key `nam`; did you mean `name`?")));
         check("[[plan]]\nid = \"a\"\nname = \"A\"", Err((1, "plan: `monthly_credits` is missing")));

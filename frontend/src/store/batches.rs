@@ -5,6 +5,7 @@
 //! what may have changed meanwhile and moves bytes; it opens and seals only the answers, a byte a row, and the rows
 //! once, at completion.
 
+use super::days::Charged;
 use super::reason::{self, GIVEN_UP, UNANSWERED};
 use super::results::{self, ResultTable, SealedResult};
 use super::row::Row;
@@ -34,6 +35,8 @@ pub(super) struct PreparedBatch {
     charged: bool,
     row: BatchRow,
     rows: Vec<u8>,
+    /// The answers of a batch that is complete at once.
+    known: Vec<u8>,
     idempotency: Option<PreparedKey>,
 }
 
@@ -84,9 +87,10 @@ pub(super) fn prepare(
         row.answers = sealing_key.seal(answers_place(&key), &answers)?;
         answers.clear();
     }
+    let known = answers.clone();
     let text = RowsText { name, emails: rows.into_iter().map(|row| row.email).collect(), answers };
     stored.extend(sealing_key.seal(rows_place(&key), &text.encode())?);
-    Ok(Ok(PreparedBatch { id, account, charged, row, rows: stored, idempotency }))
+    Ok(Ok(PreparedBatch { id, account, charged, row, rows: stored, known, idempotency }))
 }
 
 fn own_answers(
@@ -305,7 +309,7 @@ impl Txn<'_> {
                 Err(BatchError::KeyReused)
             });
         }
-        let PreparedBatch { id, account, charged, mut row, rows, idempotency } = new;
+        let PreparedBatch { id, account, charged, mut row, rows, known, idempotency } = new;
         let balance = match self.charge_new(account, id, charged.then_some(&mut row), now)? {
             Ok(balance) => balance,
             Err(refusal) => return Ok(Err(refusal.into())),
@@ -317,7 +321,7 @@ impl Txn<'_> {
             self.open_batches.insert(&id.to_bytes(), &account.to_bytes())?;
             self.expire_at(Expiring::OpenBatch, row.given_up_at(), &key, now)?;
         } else {
-            self.settle_batch(account, id, &row, now)?;
+            self.settle_batch(account, id, &row, &known, now)?;
             self.expire_at(Expiring::Batch, row.expires_at(), &key, now)?;
         }
         let created = BatchCreated {
@@ -461,16 +465,16 @@ impl Txn<'_> {
         let (account, id) = self.no_longer_open(key, &row)?;
         row.completed_at = now.max(1);
         row.answers = Vec::new();
+        self.settle_batch(account, id, &row, &answers, now)?;
         let sealed = finishing_key.seal(rows_place(key), &RowsText { answers, ..text }.encode())?;
         self.batch_rows.insert(key, sealed.as_slice())?;
         self.batches.insert(key, row.encode().as_slice())?;
-        self.expire_at(Expiring::Batch, row.expires_at(), key, now)?;
-        self.settle_batch(account, id, &row, now)
+        self.expire_at(Expiring::Batch, row.expires_at(), key, now)
     }
 
     fn close_unreadable(&mut self, key: &[u8; 32], row: &BatchRow, now: UnixMs) -> Result<(), StoreError> {
         let (account, id) = self.no_longer_open(key, row)?;
-        self.settle_batch(account, id, row, now)?;
+        self.settle_batch(account, id, row, &[], now)?;
         self.batch_rows.remove(key)?;
         self.batches.remove(key)?;
         Ok(())
@@ -488,12 +492,14 @@ impl Txn<'_> {
         account: AccountId,
         id: BatchId,
         row: &BatchRow,
+        answers: &[u8],
         now: UnixMs,
     ) -> Result<(), StoreError> {
         // A test's batch holds nothing.
         if row.held.credits() == 0 {
             return Ok(());
         }
+        self.count_day(account, Charged::Rows, answers, now)?;
         let (spent, back) = row.held.split(u64::from(row.refunded));
         self.end_portions(HoldRef { account, id: EntryId::of_batch(id) }, spent, back, now)
     }

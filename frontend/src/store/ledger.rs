@@ -1,5 +1,6 @@
 //! The ledger's writes: hold, settle, void, grant.
 
+use super::days::Charged;
 use super::results::SealedResult;
 use super::row::Row;
 use super::tables::{EntryRow, entry_key, split_entry_key};
@@ -83,6 +84,7 @@ impl<'t> Txn<'t> {
         let ended = self.end_hold(hold, HoldEnd::Settle, now)?;
         if let (Ok(_), Some(result)) = (&ended, result) {
             self.put_result(&result)?;
+            self.count_day(hold.account, Charged::Single, &[result.code], now)?;
         }
         Ok(ended)
     }
@@ -100,6 +102,7 @@ impl<'t> Txn<'t> {
         let failed = |error| StoreError::Failed(format!("hold {}: {error}", hold.id));
         let balance = self.end_hold(hold, HoldEnd::Settle, now)?.map_err(failed)?;
         self.put_result(result)?;
+        self.count_day(hold.account, Charged::Single, &[result.code], now)?;
         Ok(Ok(balance))
     }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 type Step = fn(&WriteTransaction) -> Result<(), StoreError>;
 
 /// `STEPS[n]` leads from format n + 1 to n + 2.
-const STEPS: [Step; FORMAT as usize - 1] = [to_2];
+const STEPS: [Step; FORMAT as usize - 1] = [to_2, to_3];
 
 /// Makes the tables of a new file, or brings those of an old one up to date.
 pub(super) fn migrate(database: &Database, path: &Path) -> Result<(), OpenError> {
@@ -54,7 +54,8 @@ fn create(database: &Database, format: u32) -> Result<(), StoreError> {
         transaction.open_table(tables::KEYS)?;
         transaction.open_table(tables::HOLDS)?;
         transaction.open_table(tables::LEDGER)?;
-        to_2(transaction)
+        to_2(transaction)?;
+        to_3(transaction)
     };
     apply(database, make, format)
 }
@@ -70,6 +71,17 @@ fn to_2(transaction: &WriteTransaction) -> Result<(), StoreError> {
     transaction.open_table(tables::LIMITS)?;
     transaction.open_table(tables::WINDOWS)?;
     transaction.open_table(tables::FAIR_USE)?;
+    Ok(())
+}
+
+/// From format 2 to 3, which adds tables and changes none.
+fn to_3(transaction: &WriteTransaction) -> Result<(), StoreError> {
+    transaction.open_table(tables::USERS)?;
+    transaction.open_table(tables::EMAILS)?;
+    transaction.open_table(tables::SESSIONS)?;
+    transaction.open_table(tables::SESSIONS_OF)?;
+    transaction.open_table(tables::SIGN_IN_LINKS)?;
+    transaction.open_table(tables::DAYS)?;
     Ok(())
 }
 
@@ -157,7 +169,7 @@ mod tests {
         };
         apply(&database, old, 1).unwrap();
         migrate(&database, Path::new("x")).unwrap();
-        assert_eq!(read_format(&database), Ok(Some(2)));
+        assert_eq!(read_format(&database), Ok(Some(FORMAT.into())));
         let new = self::database();
         migrate(&new, Path::new("x")).unwrap();
         let names = |database: &Database| {
@@ -169,6 +181,22 @@ mod tests {
         assert_eq!(names(&database), names(&new));
         let kept = database.begin_read().unwrap().open_table(tables::NAMES).unwrap();
         assert_eq!(kept.get("joe").unwrap().unwrap().value(), &[7; 16]);
+    }
+
+    #[test]
+    fn a_file_of_format_2_keeps_what_it_has_and_gets_users_and_sessions() {
+        let database = database();
+        migrate_by(&STEPS[..1], &database, Path::new("x")).unwrap();
+        let transaction = database.begin_write().unwrap();
+        transaction.delete_table(tables::USERS).unwrap();
+        transaction.open_table(tables::NAMES).unwrap().insert("joe", &[7; 16]).unwrap();
+        transaction.commit().unwrap();
+        assert_eq!(read_format(&database), Ok(Some(2)));
+        migrate(&database, Path::new("x")).unwrap();
+        assert_eq!(read_format(&database), Ok(Some(FORMAT.into())));
+        let read = database.begin_read().unwrap();
+        assert!(read.open_table(tables::USERS).unwrap().iter().unwrap().next().is_none());
+        assert_eq!(read.open_table(tables::NAMES).unwrap().get("joe").unwrap().unwrap().value(), &[7; 16]);
     }
 
     #[test]

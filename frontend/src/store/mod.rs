@@ -19,6 +19,7 @@ pub mod backup;
 mod batches;
 #[cfg(test)]
 mod crash;
+mod days;
 mod error;
 mod folder;
 mod gateways;
@@ -41,7 +42,9 @@ mod sweep;
 mod tables;
 mod txn;
 mod types;
+mod users;
 mod vault;
+mod web;
 mod writer;
 
 pub use self::redb::{Opening, RedbStore, StoreOptions};
@@ -52,6 +55,7 @@ pub use id::{AccountId, BatchId, EntryId, KeyId};
 pub use pending::{Pending, Reply, pending};
 pub use types::*;
 pub use vault::KEY_FOLDER;
+pub use web::WebStore;
 
 use crate::credits::Balance;
 use crate::rate_limit::{Kept, Overrides};
@@ -60,7 +64,7 @@ use backup::{BackupError, BackupSummary};
 use std::io::Write;
 
 /// See the module. Every implementation is shared as `Arc<dyn Store>`.
-pub trait Store: Send + Sync {
+pub trait Store: WebStore + Send + Sync {
     /// The plans that it was opened with.
     fn plans(&self) -> &PlanTable;
 

@@ -20,7 +20,8 @@ const STEPS: usize = 2_000;
 const ENDED_MAX: usize = 100;
 
 /// Kinds that are removed as they are.
-const REMOVABLE: [Expiring; 3] = [Expiring::Result, Expiring::Batch, Expiring::Idempotency];
+const REMOVABLE: [Expiring; 5] =
+    [Expiring::Result, Expiring::Batch, Expiring::Idempotency, Expiring::Session, Expiring::SignInLink];
 
 impl Txn<'_> {
     /// The steps with a group, by the time of the latest write of it.
@@ -63,6 +64,8 @@ impl Txn<'_> {
         match what {
             Expiring::Result => drop(self.results.remove(key)?),
             Expiring::Idempotency => drop(self.idempotency.remove(key)?),
+            Expiring::Session => self.remove_session(key)?,
+            Expiring::SignInLink => self.remove_link(key)?,
             Expiring::Batch | Expiring::OpenBatch => {
                 self.batch_rows.remove(key)?;
                 self.batches.remove(key)?;
@@ -89,6 +92,7 @@ impl Purged {
             Expiring::Batch => &mut self.batches,
             Expiring::OpenBatch => &mut self.ended,
             Expiring::Idempotency => &mut self.idempotency_keys,
+            Expiring::Session | Expiring::SignInLink => &mut self.sessions,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The store in one file of redb, for one process.
 
+mod web;
+
 use super::accounts::view_account;
 use super::backup::{self, BackupError, BackupSummary, Sizes};
 use super::folder::Folder;

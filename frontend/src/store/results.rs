@@ -20,6 +20,8 @@ const SHARED_SCAN_MAX: usize = 32;
 pub(super) struct SealedResult {
     key: [u8; 32],
     row: ResultRow,
+    /// The code of the reason, for what is counted of it.
+    pub code: u8,
 }
 
 fn place(key: &[u8; 32]) -> Place<'_> {
@@ -38,8 +40,9 @@ pub(super) fn seal(
     let short = retention(record.reason) == RETENTION_SHORT_MS;
     let mut row = ResultRow { short, checked_at: now, verdict_at, sealed: Vec::new() };
     let sealing_key = vault.sealing_key(row.class(), row.expires_at())?;
-    row.sealed = sealing_key.seal(place(&key), &[reason::code(record.reason)])?;
-    Ok(SealedResult { key, row })
+    let code = reason::code(record.reason);
+    row.sealed = sealing_key.seal(place(&key), &[code])?;
+    Ok(SealedResult { key, row, code })
 }
 
 /// The reason of a row; `None` when its key is gone.
@@ -129,7 +132,7 @@ pub(super) fn verdict_at(
 impl Txn<'_> {
     /// Writes a result in place of the account's last one.
     pub fn put_result(&mut self, result: &SealedResult) -> Result<(), StoreError> {
-        let SealedResult { key, row } = result;
+        let SealedResult { key, row, code: _ } = result;
         let before = self.results.insert(key, row.encode().as_slice())?;
         let before = before.map(|row| ResultRow::decode(row.value())).transpose()?;
         if let Some(before) = before {

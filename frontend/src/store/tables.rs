@@ -1,6 +1,10 @@
 //! Every table and every row of the file, and nothing else. docs/storage.md describes them for people; a change here
 //! is a change of the format and needs a step in migrations.rs.
 
+mod web;
+
+pub(super) use web::*;
+
 use super::row::{In, Out, Row};
 use super::types::{
     AddressHash, BATCH_KEEP_MS, BATCH_OPEN_MS, EntryKind, IDEMPOTENCY_MS, KeyHash, KeyMode, REPEAT_MS,
@@ -48,7 +52,7 @@ pub(super) const EXPIRIES: TableDefinition<&[u8; 41], ()> = TableDefinition::new
 pub(super) const META_FORMAT: &str = "format";
 
 /// The format that this version writes.
-pub(super) const FORMAT: u32 = 2;
+pub(super) const FORMAT: u32 = 3;
 
 /// What is to be done with every table, whatever its types.
 pub(super) trait TableVisitor {
@@ -78,7 +82,13 @@ pub(super) fn for_each_table<T: TableVisitor>(visitor: &mut T) -> Result<(), T::
     visitor.table(BATCH_ROWS)?;
     visitor.table(OPEN_BATCHES)?;
     visitor.table(IDEMPOTENCY)?;
-    visitor.table(EXPIRIES)
+    visitor.table(EXPIRIES)?;
+    visitor.table(USERS)?;
+    visitor.table(EMAILS)?;
+    visitor.table(SESSIONS)?;
+    visitor.table(SESSIONS_OF)?;
+    visitor.table(SIGN_IN_LINKS)?;
+    visitor.table(DAYS)
 }
 
 /// Key of [`HOLDS`] and [`LEDGER`].
@@ -127,6 +137,10 @@ pub(super) enum Expiring {
     OpenBatch = 2,
     /// A row of [`IDEMPOTENCY`].
     Idempotency = 3,
+    /// A row of [`SESSIONS`].
+    Session = 4,
+    /// A row of [`SIGN_IN_LINKS`].
+    SignInLink = 5,
 }
 
 /// Key of [`EXPIRIES`]: what, when (8 bytes, big-endian), and the row's key.

@@ -4,8 +4,8 @@
 use super::index::KeyChange;
 use super::row::Row;
 use super::tables::{
-    ACCOUNTS, AccountRow, BATCH_ROWS, BATCHES, EXPIRIES, EntryRow, HOLDS, IDEMPOTENCY, KEYS, LEDGER, NAMES,
-    OPEN_BATCHES, RESULTS, entry_key,
+    ACCOUNTS, AccountRow, BATCH_ROWS, BATCHES, DAYS, EXPIRIES, EntryRow, HOLDS, IDEMPOTENCY, KEYS, LEDGER,
+    NAMES, OPEN_BATCHES, RESULTS, entry_key,
 };
 use super::types::{EntryKind, Plan, PlanTable, UnixMs};
 use super::vault::Vault;
@@ -29,6 +29,7 @@ pub(super) struct Txn<'t> {
     pub open_batches: Table<'t, &'static [u8; 16], &'static [u8; 16]>,
     pub idempotency: Table<'t, &'static [u8; 32], &'static [u8]>,
     pub expiries: Table<'t, &'static [u8; 41], ()>,
+    pub days: Table<'t, &'static [u8; 20], &'static [u8]>,
     /// For the index of keys, once this is committed.
     pub key_changes: Vec<KeyChange>,
     /// Entries that this transaction added to the ledger.
@@ -69,6 +70,7 @@ impl<'t> Txn<'t> {
             open_batches: transaction.open_table(OPEN_BATCHES)?,
             idempotency: transaction.open_table(IDEMPOTENCY)?,
             expiries: transaction.open_table(EXPIRIES)?,
+            days: transaction.open_table(DAYS)?,
             key_changes: Vec::new(),
             entries_added: 0,
             expiries_added: 0,

@@ -2,9 +2,11 @@
 
 mod batches;
 mod results;
+mod web;
 
 pub use batches::*;
 pub use results::*;
+pub use web::*;
 
 use super::id::{AccountId, EntryId, KeyId};
 use crate::credits::Balance;

@@ -6,7 +6,7 @@
 //! the hour is over the file is overwritten, synced and unlinked. Without its key a row is as good as gone.
 //!
 //! What must be found by its content but not read is kept as a keyed hash (HMAC-SHA256, RFC 2104, cut to 16 bytes);
-//! that key is a file there too, and lasts.
+//! that key is a file there too, and lasts. So does the key of what has no term, the addresses of users.
 //!
 //! A key is on the disk before it seals anything: file written and synced, renamed to its name, folder synced.
 
@@ -26,6 +26,9 @@ pub const KEY_FOLDER: &str = "keys";
 
 /// The file of the key for keyed hashes.
 const HASH_KEY_FILE: &str = "hash";
+
+/// The file of the key for addresses of users, which last as long as their accounts.
+const USERS_KEY_FILE: &str = "users";
 
 /// What a draft of a key file ends with.
 const DRAFT: &str = ".new";
@@ -164,6 +167,8 @@ pub(super) struct Vault {
     folder: Option<PathBuf>,
     hasher: hmac::Key,
     keys: RwLock<HashMap<KeyName, VaultKey>>,
+    /// Made with the first user.
+    users: RwLock<Option<VaultKey>>,
     /// Held while a file is made or destroyed.
     files: Mutex<()>,
 }
@@ -183,7 +188,14 @@ impl Vault {
             None => make_key(&folder, HASH_KEY_FILE).map_err(unusable)?,
         };
         let keys = RwLock::new(read_keys(&folder).map_err(unusable)?);
-        Ok(Vault { hasher: hasher(&hash_key), keys, files: Mutex::default(), folder: Some(folder) })
+        let users = read_key(&folder.join(USERS_KEY_FILE)).map_err(unusable)?;
+        Ok(Vault {
+            hasher: hasher(&hash_key),
+            keys,
+            users: RwLock::new(users.as_ref().map(vault_key)),
+            files: Mutex::default(),
+            folder: Some(folder),
+        })
     }
 
     /// A vault that ends with the process.
@@ -191,7 +203,13 @@ impl Vault {
     pub fn in_memory() -> Vault {
         let mut hash_key = [0; KEY_BYTES];
         random(&mut hash_key).unwrap();
-        Vault { folder: None, hasher: hasher(&hash_key), keys: RwLock::default(), files: Mutex::default() }
+        Vault {
+            folder: None,
+            hasher: hasher(&hash_key),
+            keys: RwLock::default(),
+            users: RwLock::default(),
+            files: Mutex::default(),
+        }
     }
 
     /// Keyed hash of some parts; `purpose` keeps hashes of one kind from meeting those of another.
@@ -229,6 +247,28 @@ impl Vault {
         let key = vault_key(&bytes);
         self.keys.write().unwrap_or_else(PoisonError::into_inner).insert(name, key.clone());
         Ok(key)
+    }
+
+    /// The key for addresses of users; made, and durable, if there is none yet.
+    pub fn users_key(&self) -> Result<VaultKey, StoreError> {
+        if let Some(key) = &*self.users.read().unwrap_or_else(PoisonError::into_inner) {
+            return Ok(key.clone());
+        }
+        let mut users = self.users.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(key) = &*users {
+            return Ok(key.clone());
+        }
+        let bytes = match &self.folder {
+            Some(folder) => make_key(folder, USERS_KEY_FILE).map_err(|error| {
+                StoreError::Failed(format!("cannot make the key {KEY_FOLDER}/{USERS_KEY_FILE}: {error}"))
+            })?,
+            None => {
+                let mut bytes = [0; KEY_BYTES];
+                random(&mut bytes)?;
+                bytes
+            }
+        };
+        Ok(users.insert(vault_key(&bytes)).clone())
     }
 
     /// The key of what expires then, if it is still there.
@@ -292,7 +332,9 @@ pub(super) fn kept_files(data: &Path, now: UnixMs) -> io::Result<Vec<(String, Pa
 
 /// Whether a file of the folder is a key that something may still be sealed under, or hashed with.
 pub(super) fn is_kept(file: &str, now: UnixMs) -> bool {
-    file == HASH_KEY_FILE || KeyName::parse(file).is_some_and(|name| !name.is_over(now))
+    file == HASH_KEY_FILE
+        || file == USERS_KEY_FILE
+        || KeyName::parse(file).is_some_and(|name| !name.is_over(now))
 }
 
 fn failed(what: &str, name: KeyName, error: &io::Error) -> StoreError {

@@ -26,7 +26,7 @@ enum Line {
 /// Runs a command line as `mailprobe` would.
 fn run(folder: &Path, line: &[&str]) -> Result<String, String> {
     let plans = PlanTable::standard();
-    let place = account::Place { data: folder, plans: &plans, now: NOW };
+    let place = account::Place { data: folder, plans: &plans, base_url: "http://t", now: NOW };
     let line = std::iter::once(&"mailprobe").chain(line);
     let mut out = Vec::new();
     match Line::try_parse_from(line).map_err(|error| error.to_string())? {

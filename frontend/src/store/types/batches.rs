@@ -154,6 +154,8 @@ pub struct Purged {
     pub ended: u64,
     /// Idempotency keys.
     pub idempotency_keys: u64,
+    /// Sessions of the dashboard, and links to it.
+    pub sessions: u64,
     /// Keys of the vault.
     pub vault_keys: u64,
     /// There is more to do: call again.

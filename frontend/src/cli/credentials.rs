@@ -1,0 +1,99 @@
+//! `mailprobe account set-password` and `sign-in-link`: how an account's user gets into the dashboard.
+//!
+//! The password is hashed and the link's token made here: the server and the store see hashes alone. A password is
+//! never an argument, which other users of the machine and the shell's history would see.
+
+use super::place::{Place, execute, output_failed, unexpected};
+use super::table::write_json;
+use crate::admin::{Command, Response};
+use crate::store::SIGN_IN_LINK_MS;
+use crate::web::guard::hex;
+use crate::web::password;
+use crate::web::session::token_hash;
+use crate::web::signin::EMAIL_BYTES_MAX;
+use engine::proto::address::Address;
+use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+use serde::Serialize;
+use std::io::{self, BufRead, IsTerminal, Read, Write};
+
+/// A link with how long it is good for.
+#[derive(Serialize)]
+struct Link {
+    url: String,
+    seconds: u64,
+}
+
+pub(super) fn set_password(account: String, email: Option<String>, place: Place<'_>) -> Result<(), String> {
+    let unfit = |email: &String| email.len() > EMAIL_BYTES_MAX || Address::parse(email).is_err();
+    if email.as_ref().is_some_and(unfit) {
+        return Err("--email: that is no address".into());
+    }
+    let given = read_password().map_err(|error| format!("cannot read the password: {error}"))?;
+    password::check(&given, email.as_deref().unwrap_or_default())?;
+    let password = password::hash(&given).map_err(|error| error.to_string())?;
+    match execute(place, false, Command::AccountSetPassword { account, email, password })? {
+        Response::Done => Ok(()),
+        other => Err(unexpected(&other)),
+    }
+}
+
+pub(super) fn sign_in_link(
+    account: String,
+    json: bool,
+    place: Place<'_>,
+    out: &mut dyn Write,
+) -> Result<(), String> {
+    let mut bits = [0; 32];
+    getrandom::fill(&mut bits).map_err(|error| format!("no random bits: {error}"))?;
+    let token = hex(&bits);
+    match execute(place, false, Command::AccountSignInLink { account, hash: token_hash(&token) })? {
+        Response::Account(_) => {}
+        other => return Err(unexpected(&other)),
+    }
+    let link = Link {
+        url: format!("{}/signin/link?token={token}", place.base_url),
+        seconds: SIGN_IN_LINK_MS / 1000,
+    };
+    // The link alone on its line, so that a script can take it without a parser.
+    let written = if json { write_json(out, &link) } else { writeln!(out, "{}", link.url) };
+    written.and_then(|()| out.flush()).map_err(output_failed)
+}
+
+/// One line; from a terminal, without showing it.
+fn read_password() -> io::Result<String> {
+    let stdin = io::stdin();
+    if !stdin.is_terminal() {
+        return read_line(&mut stdin.lock());
+    }
+    let mut prompt = io::stderr();
+    write!(prompt, "Password: ")?;
+    prompt.flush()?;
+    let shown = tcgetattr(&stdin)?;
+    let mut hidden = shown.clone();
+    hidden.local_modes -= LocalModes::ECHO;
+    tcsetattr(&stdin, OptionalActions::Flush, &hidden)?;
+    let read = read_line(&mut stdin.lock());
+    tcsetattr(&stdin, OptionalActions::Now, &shown)?;
+    writeln!(prompt)?;
+    read
+}
+
+fn read_line(input: &mut impl BufRead) -> io::Result<String> {
+    let mut line = String::new();
+    // One more than a password may have, so that a longer one is refused and not cut.
+    input.take(password::PASSWORD_BYTES_MAX as u64 + 2).read_line(&mut line)?;
+    Ok(line.trim_end_matches(['\n', '\r']).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_a_line_with_its_spaces() {
+        let read = |text: &str| read_line(&mut text.as_bytes()).unwrap();
+        assert_eq!(read(" correct horse \r\nmore"), " correct horse ");
+        assert_eq!(read("no end"), "no end");
+        assert!(password::check(&read(&"ab".repeat(1000)), "").is_err());
+    }
+}

@@ -1,0 +1,98 @@
+//! Requests to the dashboard: from hyper's terms to those of [`web`](crate::web).
+
+use super::{Note, discard};
+use crate::refusal::Refusal;
+use crate::router::Reply;
+use crate::web::{self, Asked, Body, Found, Head, Problem, Web};
+use crate::worker::Worker;
+use api::ErrorCode;
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderMap, HeaderName};
+use hyper::http::request::Parts;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// For the body of a form.
+const FORM_TIME_MAX: Duration = Duration::from_secs(10);
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Whether the path is the dashboard's, and what answers there.
+pub fn find(worker: &Worker, head: &Parts) -> Option<(Arc<Web>, Found)> {
+    let web = worker.commons.web.as_ref()?;
+    Some((Arc::clone(web), web::find(head.method.as_str(), head.uri.path())?))
+}
+
+/// Answers with a page, whatever happens.
+pub async fn answer(
+    worker: Rc<Worker>,
+    (web, found): (Arc<Web>, Found),
+    head: Parts,
+    body: Incoming,
+    peer: IpAddr,
+    note: &mut Note,
+) -> Reply {
+    note.path = found.path();
+    let awaits_consent = head.headers.contains_key(header::EXPECT);
+    let asked = Asked { worker, web, head: read_head(&head, peer), found };
+    let body = match asked.body() {
+        Body::None => Ok(Bytes::new()),
+        Body::Form { bytes_max } => {
+            read_form(&head.headers, body, bytes_max, awaits_consent).await.map_err(Problem::from)
+        }
+    };
+    let (reply, inside) = asked.answer(body).await;
+    if let Some(inside) = inside {
+        tracing::warn!(request_id = note.request_id, path = note.path, "{inside}");
+    }
+    reply
+}
+
+fn read_head(head: &Parts, peer: IpAddr) -> Head {
+    let text = |name: &HeaderName| {
+        let mut values = head.headers.get_all(name).iter();
+        let first = values.next().and_then(|value| value.to_str().ok()).map(str::to_owned);
+        // Two of one kind, and it is not clear which one holds.
+        first.filter(|_| values.next().is_none())
+    };
+    let cookies = head.headers.get_all(header::COOKIE).iter();
+    Head {
+        path: head.uri.path().to_owned(),
+        query: head.uri.query().unwrap_or_default().to_owned(),
+        host: text(&header::HOST),
+        has_origin: head.headers.contains_key(header::ORIGIN),
+        origin: text(&header::ORIGIN),
+        fetch_site: text(&SEC_FETCH_SITE),
+        cookies: cookies.filter_map(|value| value.to_str().ok()).map(str::to_owned).collect(),
+        agent: text(&header::USER_AGENT).unwrap_or_default(),
+        peer,
+    }
+}
+
+async fn read_form(
+    headers: &HeaderMap,
+    mut body: Incoming,
+    bytes_max: usize,
+    awaits_consent: bool,
+) -> Result<Bytes, Refusal> {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    if essence != "application/x-www-form-urlencoded" {
+        let refusal = Refusal::new(ErrorCode::UnsupportedMediaType, "Send the form as the page does.");
+        return Err(discard(body, awaits_consent, refusal).await);
+    }
+    let whole = Limited::new(&mut body, bytes_max).collect();
+    match monoio::time::timeout(FORM_TIME_MAX, whole).await {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            let refusal = Refusal::new(ErrorCode::RequestTooLarge, "The form is too long.");
+            Err(discard(body, false, refusal).await)
+        }
+        Ok(Err(_)) => Err(Refusal::new(ErrorCode::InvalidRequest, "The form could not be read to its end.")),
+        Err(_elapsed) => Err(Refusal::new(ErrorCode::RequestTimeout, "The form took too long to arrive.")),
+    }
+}

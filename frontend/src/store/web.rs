@@ -1,0 +1,84 @@
+//! What the dashboard keeps in the store: users with their passwords, sessions, sign-in links, and what accounts did
+//! on each day.
+//!
+//! An account has one user at most: an address and a password. The address is found by a keyed hash and readable only
+//! with a key that is not in the tables; of a session or a link only the hash of its token is there.
+
+use super::types::*;
+use super::{AccountId, Pending, StoreError};
+
+/// The part of the store that is the dashboard's. The rules of [`Store`](super::Store) hold.
+pub trait WebStore {
+    /// Makes an account, its user and the user's first session, at once.
+    fn sign_up(&self, new: NewUser, now: UnixMs) -> Pending<Account, UserError>;
+
+    /// Sets the password of an account's user, and the address where one is given; makes the user where there is
+    /// none. Every session and link of the account ends, but for the one of this hash.
+    fn set_user(
+        &self,
+        account: AccountId,
+        email: Option<String>,
+        password: PasswordHash,
+        but: Option<TokenHash>,
+        now: UnixMs,
+    ) -> Pending<(), UserError>;
+
+    /// The user of an account.
+    ///
+    /// # Errors
+    /// [`StoreError::Failed`] when it cannot be read, as for every read.
+    fn user(&self, account: AccountId) -> Result<Option<User>, StoreError>;
+
+    /// The user of this address, whatever its case.
+    ///
+    /// # Errors
+    /// As [`WebStore::user`].
+    fn user_of(&self, email: &str) -> Result<Option<User>, StoreError>;
+
+    /// Begins a session.
+    fn begin_session(&self, account: AccountId, new: NewSession, now: UnixMs) -> Pending<(), UserError>;
+
+    /// The session of this hash, if it is not over.
+    ///
+    /// # Errors
+    /// As [`WebStore::user`].
+    fn session(&self, hash: &TokenHash, now: UnixMs) -> Result<Option<Session>, StoreError>;
+
+    /// Notes that a session was used. Never waited for: the next use makes up for a note that is lost.
+    fn session_used(&self, hash: TokenHash, now: UnixMs);
+
+    /// The account's sessions that are not over, the newest first.
+    ///
+    /// # Errors
+    /// As [`WebStore::user`].
+    fn sessions(&self, account: AccountId, now: UnixMs) -> Result<Vec<Session>, StoreError>;
+
+    /// Ends a session of this account; says whether there was one.
+    fn end_session(&self, account: AccountId, hash: TokenHash) -> Pending<bool, StoreError>;
+
+    /// Ends all sessions and links of the account but the session of this hash; says how many.
+    fn end_sessions(&self, account: AccountId, but: Option<TokenHash>) -> Pending<u64, StoreError>;
+
+    /// Makes a link that signs in once within [`SIGN_IN_LINK_MS`].
+    fn create_link(&self, account: AccountId, hash: TokenHash, now: UnixMs) -> Pending<Account, UserError>;
+
+    /// The account that a link signs in to, if it is still good. It stays so.
+    ///
+    /// # Errors
+    /// As [`WebStore::user`].
+    fn link(&self, hash: &TokenHash, now: UnixMs) -> Result<Option<AccountId>, StoreError>;
+
+    /// Uses a link up for a session; none when it is not good any longer.
+    fn use_link(
+        &self,
+        hash: TokenHash,
+        new: NewSession,
+        now: UnixMs,
+    ) -> Pending<Option<AccountId>, StoreError>;
+
+    /// What the account did on each day of the last [`DAYS_KEPT`] on which it did anything, the oldest first.
+    ///
+    /// # Errors
+    /// As [`WebStore::user`].
+    fn days(&self, account: AccountId, now: UnixMs) -> Result<Vec<DayCounts>, StoreError>;
+}

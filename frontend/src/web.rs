@@ -1,0 +1,188 @@
+//! The dashboard: pages for people, rendered here, by the same binary and over the same store as the API.
+//!
+//! The way of a request: [`find`] looks its path up in [`routes`], [`Asked::answer`] sees who asks ([`session`]), holds
+//! forms to their origin and token ([`guard`]) and calls the page's handler. A handler returns a whole [`page`]; what
+//! it refuses becomes a page too. Nothing works through script alone: forms and links do all, and a small script
+//! copies a key and keeps progress fresh.
+//!
+//! Pages load nothing but our own style and script ([`assets`]), and the policy of each page says so. All text goes
+//! through maud, which escapes it.
+
+pub mod assets;
+pub mod docs;
+pub mod form;
+pub mod guard;
+pub mod home;
+pub mod page;
+pub mod password;
+pub mod problem;
+pub mod routes;
+pub mod session;
+pub mod sessions;
+pub mod signin;
+pub mod signup;
+pub mod throttle;
+
+pub use problem::Problem;
+pub use routes::{Access, Body, Found, find};
+
+use crate::clock;
+use crate::config::Config;
+use crate::router::Reply;
+use crate::worker::Worker;
+use bytes::Bytes;
+use form::Form;
+use password::Passwords;
+use session::SignedIn;
+use std::io;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use throttle::Throttle;
+
+/// What all threads share of the dashboard.
+pub struct Web {
+    /// Anybody may make an account.
+    pub sign_up: bool,
+    /// The scheme and authority under which callers reach us, where the operator says it.
+    pub origin: Option<String>,
+    /// Makes and checks hashes of passwords.
+    pub passwords: Passwords,
+    /// Attempts to sign in and up.
+    pub throttle: Throttle,
+}
+
+impl Web {
+    /// Starts what the dashboard needs; none where it is not served.
+    ///
+    /// # Errors
+    /// A thread could not be started, or there are no random bits.
+    pub fn start(config: &Config) -> io::Result<Option<Arc<Web>>> {
+        if !config.dashboard.enabled {
+            return Ok(None);
+        }
+        // Behind a proxy all callers have one address: there, nothing can be said of networks.
+        let networks = config.connections_per_peer != 0;
+        Ok(Some(Arc::new(Web {
+            sign_up: config.dashboard.sign_up,
+            origin: config.public_url.as_deref().map(guard::origin_of),
+            passwords: Passwords::start()?,
+            throttle: Throttle::new(networks),
+        })))
+    }
+}
+
+/// What the head of a request says, as far as pages care.
+pub struct Head {
+    /// The path.
+    pub path: String,
+    /// The query, as it came.
+    pub query: String,
+    /// `Host`.
+    pub host: Option<String>,
+    /// There is an `Origin`, whether it can be read or not.
+    pub has_origin: bool,
+    /// `Origin`.
+    pub origin: Option<String>,
+    /// `Sec-Fetch-Site`.
+    pub fetch_site: Option<String>,
+    /// The values of `Cookie`.
+    pub cookies: Vec<String>,
+    /// `User-Agent`.
+    pub agent: String,
+    /// Who connected.
+    pub peer: IpAddr,
+}
+
+/// A request to the dashboard whose body is not read yet.
+pub struct Asked {
+    /// The thread's state.
+    pub worker: Rc<Worker>,
+    /// What all threads share.
+    pub web: Arc<Web>,
+    /// The head.
+    pub head: Head,
+    /// What answers.
+    pub found: Found,
+}
+
+/// One request, as handlers see it.
+pub struct Visit {
+    /// The thread's state.
+    pub worker: Rc<Worker>,
+    /// What all threads share.
+    pub web: Arc<Web>,
+    /// The head.
+    pub head: Head,
+    /// What stands in the path for the route's parameter.
+    pub parameter: String,
+    /// Who asks; somebody wherever the route wants it.
+    pub signed_in: Option<SignedIn>,
+    /// The fields of the form that was sent; none on GET.
+    pub form: Form,
+}
+
+impl Visit {
+    /// Who asks.
+    ///
+    /// # Errors
+    /// A defect: the route did not ask for it.
+    pub fn signed_in(&self) -> Result<&SignedIn, Problem> {
+        let missing = || Problem::defect().inside("a route without a session asked who it is");
+        self.signed_in.as_ref().ok_or_else(missing)
+    }
+
+    /// A field of the query, decoded.
+    pub fn query(&self, name: &'static str) -> Option<String> {
+        Form::parse(self.head.query.as_bytes()).ok()?.get(name).map(str::to_owned)
+    }
+}
+
+impl Asked {
+    /// What is to be read of the body.
+    pub fn body(&self) -> Body {
+        match &self.found {
+            Found::Route(route, _) => route.body,
+            Found::Refused(_) => Body::None,
+        }
+    }
+
+    /// The answer, and what the log is told where something went wrong here.
+    pub async fn answer(self, body: Result<Bytes, Problem>) -> (Reply, Option<String>) {
+        let signed_in = match session::signed_in(&*self.worker.store, &self.head, clock::now()) {
+            Ok(signed_in) => signed_in,
+            Err(problem) => return problem.render(None),
+        };
+        let shown = signed_in.clone();
+        match self.admit(signed_in, body).await {
+            Ok(reply) => (reply, None),
+            Err(problem) => problem.render(shown.as_ref()),
+        }
+    }
+
+    async fn admit(
+        self,
+        signed_in: Option<SignedIn>,
+        body: Result<Bytes, Problem>,
+    ) -> Result<Reply, Problem> {
+        let Asked { worker, web, head, found } = self;
+        let (route, parameter) = match found {
+            Found::Route(route, parameter) => (route, parameter),
+            Found::Refused(refusal) => return Err(refusal.into()),
+        };
+        if route.access == Access::SignedIn && signed_in.is_none() {
+            return Ok(session::sign_in_first(&head, route.method));
+        }
+        let form = match route.body {
+            Body::None => Form::default(),
+            Body::Form { .. } => {
+                guard::same_origin(&head, web.origin.as_deref())?;
+                let unreadable = || Problem::new(400, "The form cannot be read.");
+                let form = Form::parse(&body?).map_err(|_| unreadable())?;
+                guard::token(&head, route.access, signed_in.as_ref(), &form)?;
+                form
+            }
+        };
+        (route.handler)(Visit { worker, web, head, parameter, signed_in, form }).await
+    }
+}

@@ -1,0 +1,191 @@
+//! Whether a form comes from a page of ours (CSRF), and where a visitor may be sent afterwards.
+//!
+//! Three things have to agree: the browser's own word on who sends (`Sec-Fetch-Site`, and `Origin` of RFC 6454 7), a
+//! token in the form that no other site can read, and a cookie that is `SameSite=Lax`. The token of a session is made
+//! of the session's secret; who has none gets a cookie of random bits, and forms get a hash of it.
+
+use super::form::{Form, TOKEN};
+use super::session::{FORM_COOKIE, SignedIn, cookie, set_cookie};
+use super::{Access, Head, Problem};
+use crate::router::Header;
+use crate::store::id::random_bits;
+use ring::digest::{SHA256, digest};
+
+/// Longest path that a visitor is sent to after signing in: a request for consent has a long query.
+const NEXT_BYTES_MAX: usize = 8 * 1024;
+
+/// Hours for which a form may stand open before the visitor signs in.
+const FORM_COOKIE_S: u64 = 12 * 60 * 60;
+
+/// The scheme and authority of a base address.
+pub fn origin_of(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("https", url));
+    format!("{scheme}://{}", rest.split('/').next().unwrap_or_default()).to_ascii_lowercase()
+}
+
+/// Refuses what the browser says comes from elsewhere. Clients that say nothing are left to the token.
+///
+/// # Errors
+/// 403.
+pub fn same_origin(head: &Head, ours: Option<&str>) -> Result<(), Problem> {
+    let site_fits = head.fetch_site.as_deref().is_none_or(|site| matches!(site, "same-origin" | "none"));
+    let origin_fits = match &head.origin {
+        Some(origin) => {
+            let origin = origin.to_ascii_lowercase();
+            let authority = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
+            let host = head.host.as_deref().map(str::to_ascii_lowercase);
+            ours == Some(origin.as_str()) || (authority.is_some() && authority == host.as_deref())
+        }
+        None => !head.has_origin,
+    };
+    if site_fits && origin_fits { Ok(()) } else { Err(forged()) }
+}
+
+/// Refuses a form without its token.
+///
+/// # Errors
+/// 403.
+pub fn token(head: &Head, access: Access, signed_in: Option<&SignedIn>, form: &Form) -> Result<(), Problem> {
+    let Some(sent) = form.get(TOKEN) else { return Err(forged()) };
+    let of_session = signed_in.is_some_and(|signed_in| same(sent, &signed_in.csrf));
+    let of_visitor = access == Access::Anybody
+        && cookie(&head.cookies, FORM_COOKIE).is_some_and(|secret| same(sent, &visitor_token(secret)));
+    if of_session || of_visitor { Ok(()) } else { Err(forged()) }
+}
+
+/// The token for a form that anybody may send, and the cookie that has to be set with it.
+///
+/// # Errors
+/// There are no random bits.
+pub fn form_token(head: &Head, signed_in: Option<&SignedIn>) -> Result<(String, Option<Header>), Problem> {
+    if let Some(signed_in) = signed_in {
+        return Ok((signed_in.csrf.clone(), None));
+    }
+    if let Some(secret) = cookie(&head.cookies, FORM_COOKIE) {
+        return Ok((visitor_token(secret), None));
+    }
+    let bits = random_bits().map_err(|error| Problem::unready().inside(error))?;
+    let secret = format!("{bits:032x}");
+    let token = visitor_token(&secret);
+    Ok((token, Some(("set-cookie", set_cookie(FORM_COOKIE, &secret, FORM_COOKIE_S).into()))))
+}
+
+/// A path of ours to go to; `/` for anything else. What browsers could take for another site's address is not one:
+/// `//host`, and backslashes and control characters, which they mend.
+pub fn next(path: &str) -> &str {
+    let is_local = path.starts_with('/')
+        && !path.starts_with("//")
+        && path.len() <= NEXT_BYTES_MAX
+        && path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    if is_local { path } else { "/" }
+}
+
+fn visitor_token(secret: &str) -> String {
+    hex(digest(&SHA256, format!("mailprobe form {secret}").as_bytes()).as_ref())
+}
+
+/// Compares by hashes, so that the time tells nothing of where two texts differ.
+fn same(one: &str, other: &str) -> bool {
+    digest(&SHA256, one.as_bytes()).as_ref() == digest(&SHA256, other.as_bytes()).as_ref()
+}
+
+fn forged() -> Problem {
+    let message = "This form did not come from a page of this site, or the page is too old. Go back, reload it, and \
+                   send it again.";
+    Problem::new(403, message)
+}
+
+/// Lower-case hexadecimal.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    fn head(origin: Option<&str>, fetch_site: Option<&str>) -> Head {
+        Head {
+            path: "/".into(),
+            query: String::new(),
+            host: Some("app.example:8080".into()),
+            has_origin: origin.is_some(),
+            origin: origin.map(str::to_owned),
+            fetch_site: fetch_site.map(str::to_owned),
+            cookies: Vec::new(),
+            agent: String::new(),
+            peer: Ipv4Addr::LOCALHOST.into(),
+        }
+    }
+
+    #[test]
+    fn only_our_own_pages_send_forms() {
+        let fits = |origin, site, ours| same_origin(&head(origin, site), ours).is_ok();
+        assert!(fits(None, None, None));
+        assert!(fits(Some("https://app.example:8080"), Some("same-origin"), None));
+        assert!(fits(Some("http://APP.example:8080"), None, None));
+        assert!(fits(Some("https://public.example"), None, Some("https://public.example")));
+        for (origin, site) in [
+            (Some("null"), None),
+            (Some("https://evil.example"), None),
+            (Some("https://app.example"), None),
+            (Some("ftp://app.example:8080"), None),
+            (Some("https://app.example:8080.evil.example"), Some("same-origin")),
+            (None, Some("cross-site")),
+            (None, Some("same-site")),
+            (Some("https://app.example:8080"), Some("cross-site")),
+        ] {
+            assert!(!fits(origin, site, Some("https://public.example")), "{origin:?} {site:?}");
+        }
+    }
+
+    #[test]
+    fn an_origin_is_the_beginning_of_an_address() {
+        assert_eq!(origin_of("https://API.example/base/"), "https://api.example");
+        assert_eq!(origin_of("http://127.0.0.1:8080"), "http://127.0.0.1:8080");
+    }
+
+    #[test]
+    fn a_visitor_is_sent_to_a_path_of_ours_alone() {
+        for good in ["/", "/keys", "/oauth/authorize?client_id=https%3A%2F%2Fx", "/a//b"] {
+            assert_eq!(next(good), good);
+        }
+        let long = format!("/{}", "a".repeat(NEXT_BYTES_MAX));
+        for bad in [
+            "",
+            "keys",
+            "//evil.example",
+            "/\\evil.example",
+            "\\\\evil.example",
+            "https://evil.example",
+            "javascript:alert(1)",
+            "/\t/evil.example",
+            "/\r\nSet-Cookie: a=b",
+            "/a b",
+            "/é",
+            &long,
+        ] {
+            assert_eq!(next(bad), "/", "{bad}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_of_their_session_or_visitor() {
+        let signed_in = SignedIn::sample("secret");
+        let form = |token: &str| Form::parse(format!("csrf={token}").as_bytes()).unwrap();
+        let check = |cookies: &[&str], access, signed_in, form: &Form| {
+            let cookies = cookies.iter().map(|it| (*it).to_owned()).collect();
+            token(&Head { cookies, ..head(None, None) }, access, signed_in, form).is_ok()
+        };
+        let visitor = format!("{FORM_COOKIE}=abc");
+        let (own, of_abc) = (form(&signed_in.csrf), form(&visitor_token("abc")));
+        assert!(check(&[], Access::SignedIn, Some(&signed_in), &own));
+        assert!(check(&[&visitor], Access::Anybody, None, &of_abc));
+        assert!(!check(&[&visitor], Access::SignedIn, Some(&signed_in), &of_abc));
+        assert!(!check(&[], Access::Anybody, None, &of_abc), "a token without its cookie");
+        assert!(!check(&[], Access::Anybody, None, &own));
+        assert!(!check(&[&visitor], Access::Anybody, Some(&signed_in), &form("")));
+        assert!(!check(&[&visitor], Access::Anybody, Some(&signed_in), &Form::default()));
+    }
+}

@@ -1,0 +1,144 @@
+//! What all pages have: the frame around them, and the headers that bound what they may do.
+
+use super::assets::{SCRIPT, STYLE};
+use super::form::token_field;
+use super::session::SignedIn;
+use crate::router::Reply;
+use maud::{DOCTYPE, Markup, html};
+use std::borrow::Cow;
+
+/// Where the pages of one's own are, and what they are called.
+const PLACES: &[(&str, &str)] = &[("/", "Overview"), ("/sessions", "Sessions")];
+
+/// A whole page, status 200. `title` stands in the window's title, not in the page.
+pub fn page(title: &str, signed_in: Option<&SignedIn>, body: Markup) -> Reply {
+    page_at(title, None, signed_in, body)
+}
+
+/// A whole page of which the navigation shows `place` as the current one.
+pub fn page_at(title: &str, place: Option<&str>, signed_in: Option<&SignedIn>, body: Markup) -> Reply {
+    let footer = html! { p { "mailprobe · " a href="/docs" { "API reference" } } };
+    frame(title, header(place, signed_in), body, footer)
+}
+
+/// A whole page that leads nowhere: for a server without a dashboard.
+pub fn bare(title: &str, body: Markup) -> Reply {
+    frame(title, html! { header { span.brand { "mailprobe" } } }, body, html! { p { "mailprobe" } })
+}
+
+fn frame(title: &str, header: Markup, body: Markup, footer: Markup) -> Reply {
+    let whole = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) " · mailprobe" }
+                link rel="icon" href="data:,";
+                link rel="stylesheet" href=(STYLE.path());
+                script src=(SCRIPT.path()) defer {}
+            }
+            body {
+                a.skip href="#main" { "Skip to the content" }
+                (header)
+                main #main tabindex="-1" { (body) }
+                footer { (footer) }
+            }
+        }
+    };
+    html_reply(whole)
+}
+
+fn header(place: Option<&str>, signed_in: Option<&SignedIn>) -> Markup {
+    html! {
+        header {
+            a.brand href="/" { "mailprobe" }
+            @match signed_in {
+                Some(signed_in) => {
+                    nav aria-label="Main" {
+                        ul {
+                            @for (path, name) in PLACES {
+                                li { a href=(path) aria-current=[(place == Some(*path)).then_some("page")] { (name) } }
+                            }
+                        }
+                    }
+                    form.signout method="post" action="/signout" {
+                        (token_field(&signed_in.csrf))
+                        button.quiet type="submit" { "Sign out" }
+                    }
+                }
+                None => {
+                    nav aria-label="Main" { ul { li { a href="/signin" { "Sign in" } } } }
+                }
+            }
+        }
+    }
+}
+
+/// What the browser may do with a page. A form may be sent to `form_target` too, and redirected there: browsers hold
+/// redirects of forms to this policy.
+pub fn policy(form_target: Option<&str>) -> String {
+    let target = form_target.map(|origin| format!(" {origin}")).unwrap_or_default();
+    format!(
+        "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; form-action 'self'{target}; \
+         frame-ancestors 'none'; base-uri 'none'; connect-src 'self'"
+    )
+}
+
+/// Lets the forms of a page be sent, or redirected, to another origin too.
+pub fn allow_form_target(mut reply: Reply, origin: &str) -> Reply {
+    for (name, value) in &mut reply.headers {
+        if *name == "content-security-policy" {
+            *value = policy(Some(origin)).into();
+        }
+    }
+    reply
+}
+
+fn html_reply(markup: Markup) -> Reply {
+    let headers: Vec<(&'static str, Cow<'static, str>)> = vec![
+        ("content-type", "text/html; charset=utf-8".into()),
+        ("content-security-policy", policy(None).into()),
+        // Not `no-referrer`: with it browsers send forms with `Origin: null`.
+        ("referrer-policy", "same-origin".into()),
+        ("x-frame-options", "DENY".into()),
+        ("permissions-policy", "camera=(), geolocation=(), microphone=()".into()),
+    ];
+    Reply { status: 200, headers, body: markup.into_string().into_bytes() }
+}
+
+/// Sends the visitor to another page of ours (303, RFC 9110 15.4.4).
+pub fn see_other(path: impl Into<Cow<'static, str>>) -> Reply {
+    Reply { status: 303, headers: vec![("location", path.into())], body: Vec::new() }
+        .header("content-type", "text/plain; charset=utf-8")
+        .header("referrer-policy", "same-origin")
+}
+
+/// The status of a page that says what was wrong with a form.
+pub fn with_status(mut reply: Reply, status: u16) -> Reply {
+    reply.status = status;
+    reply
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_escaped_and_nothing_is_inline() {
+        let reply = page("<script>alert(1)</script>", None, html! { p { ("<img src=x onerror=alert(1)>") } });
+        let text = String::from_utf8(reply.body).unwrap();
+        assert!(!text.contains("<script>alert") && !text.contains("<img"), "{text}");
+        assert!(!text.contains("style=\""), "{text}");
+        let policy = reply.headers.iter().find(|(name, _)| *name == "content-security-policy").unwrap();
+        assert!(policy.1.contains("default-src 'none'") && !policy.1.contains("unsafe"));
+    }
+
+    #[test]
+    fn a_form_target_widens_that_alone() {
+        let reply = allow_form_target(page("t", None, html! {}), "https://client.example");
+        let policy = reply.headers.iter().find(|(name, _)| *name == "content-security-policy").unwrap();
+        assert!(policy.1.contains("form-action 'self' https://client.example;"));
+    }
+}

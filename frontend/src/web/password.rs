@@ -1,0 +1,164 @@
+//! Passwords: Argon2id with the second recommended option of RFC 9106 4 (64 MiB, three passes, four lanes), on a
+//! thread of their own.
+//!
+//! A hash takes a tenth of a second of a core and 64 MiB, and a frontend thread has thousands of connections: so one
+//! thread makes them one after another, and refuses when too many wait.
+
+use crate::store::{PasswordHash, Pending, Reply, StoreError, pending};
+use argon2::{Algorithm, Argon2, Params, Version};
+use std::io;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread;
+
+/// Fewest characters of a password (NIST SP 800-63B 5.1.1.2 asks for eight at least).
+pub const PASSWORD_CHARS_MIN: usize = 10;
+/// Longest password that is read.
+pub const PASSWORD_BYTES_MAX: usize = 512;
+
+const MEMORY_KIB: u32 = 64 * 1024;
+const PASSES: u32 = 3;
+const LANES: u32 = 4;
+
+/// Hashes that may wait: a few seconds' worth.
+const WAITING_MAX: usize = 32;
+
+/// See the module. The thread ends when this is dropped.
+pub struct Passwords(SyncSender<Job>);
+
+enum Job {
+    Hash(String, Reply<PasswordHash, StoreError>),
+    /// Against nothing, where there is no such user: it takes the same time, and fails.
+    Verify(String, Option<PasswordHash>, Reply<bool, StoreError>),
+}
+
+impl Passwords {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// It could not be started.
+    pub fn start() -> io::Result<Passwords> {
+        let (jobs, queue) = sync_channel(WAITING_MAX);
+        thread::Builder::new().name("passwords".into()).spawn(move || work(&queue))?;
+        Ok(Passwords(jobs))
+    }
+
+    /// Makes a hash with a salt of its own; [`StoreError::Busy`] when too many wait.
+    pub fn hash(&self, password: String) -> Pending<PasswordHash, StoreError> {
+        let (reply, answer) = pending();
+        self.send(Job::Hash(password, reply));
+        answer
+    }
+
+    /// Whether it is the password; [`StoreError::Busy`] when too many wait.
+    pub fn verify(&self, password: String, against: Option<PasswordHash>) -> Pending<bool, StoreError> {
+        let (reply, answer) = pending();
+        self.send(Job::Verify(password, against, reply));
+        answer
+    }
+
+    fn send(&self, job: Job) {
+        match self.0.try_send(job) {
+            Ok(()) => {}
+            Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) => match job {
+                Job::Hash(_, reply) => reply.answer(Err(StoreError::Busy)),
+                Job::Verify(_, _, reply) => reply.answer(Err(StoreError::Busy)),
+            },
+        }
+    }
+}
+
+/// Whether it can be one; else what to tell its owner.
+///
+/// # Errors
+/// One sentence.
+pub fn check(password: &str, email: &str) -> Result<(), String> {
+    if password.chars().count() < PASSWORD_CHARS_MIN {
+        return Err(format!("A password has at least {PASSWORD_CHARS_MIN} characters."));
+    }
+    if password.len() > PASSWORD_BYTES_MAX {
+        return Err(format!("A password has at most {PASSWORD_BYTES_MAX} bytes."));
+    }
+    if !email.is_empty() && password.eq_ignore_ascii_case(email) {
+        return Err("The password must not be the address.".into());
+    }
+    let first = password.chars().next();
+    if password.chars().all(|c| Some(c) == first) {
+        return Err("The password must not be one character repeated.".into());
+    }
+    Ok(())
+}
+
+/// Makes a hash, on the thread that calls.
+///
+/// # Errors
+/// There are no random bytes.
+pub fn hash(password: &str) -> Result<PasswordHash, StoreError> {
+    let mut salt = [0; 16];
+    getrandom::fill(&mut salt).map_err(|error| StoreError::Failed(format!("no random bytes: {error}")))?;
+    let made = PasswordHash { memory_kib: MEMORY_KIB, passes: PASSES, lanes: LANES, salt, tag: [0; 32] };
+    Ok(PasswordHash { tag: tag(password, &made)?, ..made })
+}
+
+fn work(queue: &Receiver<Job>) {
+    while let Ok(job) = queue.recv() {
+        match job {
+            Job::Hash(password, reply) => reply.answer(hash(&password)),
+            Job::Verify(password, against, reply) => reply.answer(verify(&password, against.as_ref())),
+        }
+    }
+}
+
+fn verify(password: &str, against: Option<&PasswordHash>) -> Result<bool, StoreError> {
+    let nobody =
+        PasswordHash { memory_kib: MEMORY_KIB, passes: PASSES, lanes: LANES, salt: [0; 16], tag: [0; 32] };
+    let tag = tag(password, against.unwrap_or(&nobody))?;
+    // Both are hashes with a secret's entropy; where they differ first tells nobody anything.
+    Ok(against.is_some_and(|against| against.tag == tag))
+}
+
+fn tag(password: &str, with: &PasswordHash) -> Result<[u8; 32], StoreError> {
+    let failed = |error: argon2::Error| StoreError::Failed(format!("a password's hash: {error}"));
+    let params = Params::new(with.memory_kib, with.passes, with.lanes, Some(32)).map_err(failed)?;
+    let argon = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
+    let mut tag = [0; 32];
+    argon.hash_password_into(password.as_bytes(), &with.salt, &mut tag).map_err(failed)?;
+    Ok(tag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_password_is_known_again_and_no_other() {
+        let passwords = Passwords::start().unwrap();
+        let kept = passwords.hash("correct horse".into()).wait().unwrap();
+        assert_eq!((kept.memory_kib, kept.passes, kept.lanes), (65_536, 3, 4));
+        assert_eq!(passwords.verify("correct horse".into(), Some(kept)).wait(), Ok(true));
+        assert_eq!(passwords.verify("correct horsf".into(), Some(kept)).wait(), Ok(false));
+        assert_eq!(passwords.verify("correct horse".into(), None).wait(), Ok(false));
+        let again = passwords.hash("correct horse".into()).wait().unwrap();
+        assert!(again.salt != kept.salt && again.tag != kept.tag);
+        assert_eq!(format!("{kept:?}"), "PasswordHash");
+    }
+
+    #[test]
+    fn when_too_many_wait_more_are_refused_at_once() {
+        let (jobs, queue) = sync_channel(1);
+        let passwords = Passwords(jobs);
+        let waiting = passwords.verify("a".into(), None);
+        assert_eq!(passwords.verify("b".into(), None).wait(), Err(StoreError::Busy));
+        drop(queue);
+        assert_eq!(waiting.wait(), Err(StoreError::Closed));
+        assert!(passwords.hash("c".into()).wait().is_err());
+    }
+
+    #[test]
+    fn what_a_password_can_be() {
+        assert_eq!(check("correct horse", "a@example.com"), Ok(()));
+        for bad in ["short", "aaaaaaaaaaaa", "Me@Example.com", &"ab".repeat(300)] {
+            assert!(check(bad, "me@example.com").is_err(), "{bad}");
+        }
+        assert!(check("пароль-длинный", "").is_ok());
+    }
+}

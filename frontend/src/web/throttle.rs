@@ -1,0 +1,201 @@
+//! Bounds attempts to sign in and up: of each user and of each peer's network, over all threads.
+//!
+//! An attempt counts before its password is looked at, so that nobody makes us compute more hashes than this. The
+//! count of a user goes when the right password comes; that of a network does not, or one account of one's own would
+//! be a key to guess others with. The table is bounded: when it is full, what is over goes, then what began first.
+
+use crate::peers::network;
+use crate::store::UnixMs;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Entries of the table: some hundred KiB.
+const ENTRIES_MAX: usize = 16 * 1024;
+
+/// So many attempts, in so long.
+#[derive(Debug, Clone, Copy)]
+struct Allowance {
+    attempts: u32,
+    window_ms: UnixMs,
+}
+
+/// Enough for somebody who tries all their passwords; 1,440 guesses a day.
+const USER: Allowance = Allowance { attempts: 10, window_ms: 10 * 60 * 1000 };
+/// Enough for an office behind one address.
+const NETWORK: Allowance = Allowance { attempts: 60, window_ms: 10 * 60 * 1000 };
+/// Each brings a free plan's credits.
+const SIGN_UP: Allowance = Allowance { attempts: 10, window_ms: 60 * 60 * 1000 };
+
+/// What is counted.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Subject {
+    User([u8; 32]),
+    Network(IpAddr),
+    SignUp(IpAddr),
+}
+
+impl Subject {
+    fn allowance(&self) -> Allowance {
+        match self {
+            Subject::User(_) => USER,
+            Subject::Network(_) => NETWORK,
+            Subject::SignUp(_) => SIGN_UP,
+        }
+    }
+}
+
+struct Count {
+    began: UnixMs,
+    attempts: u32,
+}
+
+/// Too many attempts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooOften {
+    /// When the next one counts, in whole seconds from now.
+    pub wait_s: u64,
+}
+
+/// See the module.
+pub struct Throttle {
+    networks: bool,
+    counts: Mutex<HashMap<Subject, Count>>,
+}
+
+impl Throttle {
+    /// An empty one; `networks` says whether the peer's address tells callers apart.
+    pub fn new(networks: bool) -> Throttle {
+        Throttle { networks, counts: Mutex::default() }
+    }
+
+    /// An attempt to sign in. Whether there is such a user makes no difference. `user` is a hash of their address.
+    ///
+    /// # Errors
+    /// [`TooOften`].
+    pub fn sign_in(&self, user: [u8; 32], peer: IpAddr, now: UnixMs) -> Result<(), TooOften> {
+        let mut counts = self.lock();
+        if self.networks {
+            attempt(&mut counts, Subject::Network(network(peer)), now)?;
+        }
+        attempt(&mut counts, Subject::User(user), now)
+    }
+
+    /// It was the right password.
+    pub fn signed_in(&self, user: [u8; 32]) {
+        self.lock().remove(&Subject::User(user));
+    }
+
+    /// An attempt to sign up, or to use a sign-in link.
+    ///
+    /// # Errors
+    /// [`TooOften`].
+    pub fn sign_up(&self, peer: IpAddr, now: UnixMs) -> Result<(), TooOften> {
+        if self.networks { attempt(&mut self.lock(), Subject::SignUp(network(peer)), now) } else { Ok(()) }
+    }
+
+    /// An attempt that only the network is counted for.
+    ///
+    /// # Errors
+    /// [`TooOften`].
+    pub fn of_network(&self, peer: IpAddr, now: UnixMs) -> Result<(), TooOften> {
+        if self.networks { attempt(&mut self.lock(), Subject::Network(network(peer)), now) } else { Ok(()) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Subject, Count>> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn attempt(counts: &mut HashMap<Subject, Count>, subject: Subject, now: UnixMs) -> Result<(), TooOften> {
+    let Allowance { attempts, window_ms } = subject.allowance();
+    if !counts.contains_key(&subject) && counts.len() >= ENTRIES_MAX {
+        make_room(counts, now);
+    }
+    let count = counts.entry(subject).or_insert(Count { began: now, attempts: 0 });
+    // A clock that went back must not make the wait a long one.
+    if now.abs_diff(count.began) >= window_ms {
+        *count = Count { began: now, attempts: 0 };
+    }
+    if count.attempts >= attempts {
+        let wait_ms = (count.began + window_ms).saturating_sub(now).min(window_ms);
+        return Err(TooOften { wait_s: wait_ms.div_ceil(1000).max(1) });
+    }
+    count.attempts += 1;
+    Ok(())
+}
+
+fn make_room(counts: &mut HashMap<Subject, Count>, now: UnixMs) {
+    counts.retain(|subject, count| now.abs_diff(count.began) < subject.allowance().window_ms);
+    if counts.len() >= ENTRIES_MAX {
+        // An eighth at once, so that a flood does not sort the table at each attempt.
+        let mut began: Vec<UnixMs> = counts.values().map(|count| count.began).collect();
+        let (_, horizon, _) = began.select_nth_unstable(ENTRIES_MAX / 8);
+        let horizon = *horizon;
+        counts.retain(|_, count| count.began > horizon);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: UnixMs = 1_800_000_000_000;
+
+    fn ip(last: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, last])
+    }
+
+    #[test]
+    fn a_user_has_so_many_attempts_from_wherever() {
+        let throttle = Throttle::new(true);
+        for n in 0..USER.attempts as u8 {
+            assert_eq!(throttle.sign_in([1; 32], ip(n), NOW), Ok(()));
+        }
+        let wait_s = USER.window_ms / 1000;
+        assert_eq!(throttle.sign_in([1; 32], ip(99), NOW), Err(TooOften { wait_s }));
+        assert_eq!(throttle.sign_in([1; 32], ip(99), NOW + 1500), Err(TooOften { wait_s: wait_s - 1 }));
+        assert_eq!(throttle.sign_in([2; 32], ip(99), NOW), Ok(()));
+        assert_eq!(throttle.sign_in([1; 32], ip(99), NOW + USER.window_ms), Ok(()));
+    }
+
+    #[test]
+    fn the_right_password_clears_the_user_and_not_the_network() {
+        let throttle = Throttle::new(true);
+        for n in 0..NETWORK.attempts {
+            let user = [(n / 5) as u8; 32];
+            assert_eq!(throttle.sign_in(user, ip(1), NOW), Ok(()));
+            throttle.signed_in(user);
+        }
+        assert!(throttle.sign_in([99; 32], ip(1), NOW).is_err());
+        assert_eq!(throttle.sign_in([99; 32], ip(2), NOW), Ok(()));
+        let behind_a_proxy = Throttle::new(false);
+        for n in 0..200u8 {
+            assert_eq!(behind_a_proxy.sign_in([n; 32], ip(1), NOW), Ok(()));
+            assert_eq!(behind_a_proxy.sign_up(ip(1), NOW), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one() {
+        let throttle = Throttle::new(true);
+        let of = |last: u16| IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, last]);
+        for n in 0..SIGN_UP.attempts as u16 {
+            assert_eq!(throttle.sign_up(of(n), NOW), Ok(()));
+        }
+        assert!(throttle.sign_up(of(99), NOW).is_err());
+    }
+
+    #[test]
+    fn the_table_is_bounded_and_the_newest_stay() {
+        let throttle = Throttle::new(false);
+        for n in 0..2 * ENTRIES_MAX as u64 {
+            let mut user = [0; 32];
+            user[..8].copy_from_slice(&n.to_be_bytes());
+            throttle.sign_in(user, ip(1), NOW + n / 100).unwrap();
+            assert!(throttle.lock().len() <= ENTRIES_MAX);
+            assert!(throttle.lock().contains_key(&Subject::User(user)));
+        }
+        assert!(throttle.lock().len() > ENTRIES_MAX / 2);
+    }
+}

@@ -1,0 +1,272 @@
+//! A browser without script: it keeps cookies, follows redirects, and sends the forms of pages as they are.
+
+use crate::server::Server;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+pub const PASSWORD: &str = "correct horse battery";
+
+/// One visitor.
+pub struct Browser {
+    address: SocketAddr,
+    pub cookies: BTreeMap<String, String>,
+    /// Headers that go with every request beside those of a browser.
+    pub extra: String,
+}
+
+/// One page.
+#[derive(Debug)]
+pub struct Page {
+    pub status: u16,
+    /// Where the browser is now.
+    pub path: String,
+    headers: Vec<(String, String)>,
+    pub bytes: Vec<u8>,
+}
+
+impl Browser {
+    pub fn new(server: &Server) -> Browser {
+        Browser { address: server.address, cookies: BTreeMap::new(), extra: String::new() }
+    }
+
+    /// A visitor who has made an account.
+    pub fn signed_up(server: &Server, email: &str) -> Browser {
+        let mut browser = Browser::new(server);
+        let page = browser.get("/signup");
+        let page = browser.submit(&page, &[("email", email), ("password", PASSWORD)]);
+        assert_eq!((page.status, page.path.as_str()), (200, "/"), "{}", page.text());
+        browser
+    }
+
+    /// Opens a page and follows where it leads.
+    pub fn get(&mut self, path: &str) -> Page {
+        let page = self.get_once(path);
+        self.follow(page)
+    }
+
+    /// Opens a page and stays there.
+    pub fn get_once(&mut self, path: &str) -> Page {
+        let head = format!("GET {path} HTTP/1.1\r\n");
+        self.exchange(path, &head, "Sec-Fetch-Site: none\r\n", &[])
+    }
+
+    /// Sends the page's first form that has all of these fields, with these values in place of its own.
+    pub fn submit(&mut self, page: &Page, fields: &[(&str, &str)]) -> Page {
+        let form = page.form(fields);
+        self.submit_to(&form.0, form.1, fields)
+    }
+
+    /// Sends the form of the page that goes to this path.
+    pub fn press(&mut self, page: &Page, action: &str) -> Page {
+        let form = page.forms().into_iter().find(|(at, _)| at == action);
+        let (at, hidden) = form.unwrap_or_else(|| panic!("no form to {action}: {}", page.text()));
+        self.submit_to(&at, hidden, &[])
+    }
+
+    fn submit_to(&mut self, action: &str, hidden: Vec<(String, String)>, fields: &[(&str, &str)]) -> Page {
+        let mut all = hidden;
+        for (name, value) in fields {
+            all.retain(|(known, _)| known != name);
+            all.push(((*name).to_owned(), (*value).to_owned()));
+        }
+        let body: Vec<String> =
+            all.iter().map(|(name, value)| format!("{}={}", escape(name), escape(value))).collect();
+        let page = self.post(action, &body.join("&"));
+        self.follow(page)
+    }
+
+    /// Sends a form as it stands here.
+    pub fn post(&mut self, path: &str, body: &str) -> Page {
+        self.post_with(
+            path,
+            &format!("Origin: http://{}\r\nSec-Fetch-Site: same-origin\r\n", self.address),
+            body,
+        )
+    }
+
+    /// The same, with these headers in place of a browser's own.
+    pub fn post_with(&mut self, path: &str, headers: &str, body: &str) -> Page {
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n",
+            body.len()
+        );
+        self.exchange(path, &head, headers, body.as_bytes())
+    }
+
+    pub fn follow(&mut self, mut page: Page) -> Page {
+        for _ in 0..5 {
+            if page.status != 303 {
+                return page;
+            }
+            let to = page.header("location").unwrap().to_owned();
+            assert!(to.starts_with('/') && !to.starts_with("//"), "sent to {to}");
+            page = self.get_once(&to);
+        }
+        panic!("too many redirects");
+    }
+
+    /// One request on a connection of its own.
+    pub fn exchange(&mut self, path: &str, first: &str, headers: &str, body: &[u8]) -> Page {
+        let mut head =
+            format!("{first}Host: {}\r\nConnection: close\r\n{headers}{}", self.address, self.extra);
+        if !self.cookies.is_empty() {
+            let all: Vec<String> =
+                self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            let _ = write!(head, "Cookie: {}\r\n", all.join("; "));
+        }
+        head.push_str("\r\n");
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.write_all(head.as_bytes()).unwrap();
+        // A server that refuses may close before it has read all.
+        let _ = stream.write_all(body);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        let page = Page::read(path, &answer);
+        for cookie in page.all("set-cookie") {
+            self.take_cookie(cookie);
+        }
+        page
+    }
+
+    fn take_cookie(&mut self, header: &str) {
+        let (name, rest) = header.split_once('=').unwrap();
+        let value = rest.split(';').next().unwrap();
+        assert!(name.starts_with("__Host-"), "{header}");
+        for needed in ["; Path=/;", "; Secure", "; HttpOnly", "; SameSite=Lax"] {
+            assert!(header.contains(needed), "{header}");
+        }
+        if header.contains("Max-Age=0") {
+            self.cookies.remove(name);
+        } else {
+            self.cookies.insert(name.to_owned(), value.to_owned());
+        }
+    }
+}
+
+impl Page {
+    fn read(path: &str, answer: &[u8]) -> Page {
+        let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
+        let end = end.unwrap_or_else(|| panic!("no answer for {path}"));
+        let head = String::from_utf8(answer[..end].to_vec()).unwrap();
+        let mut lines = head.lines();
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        let headers: Vec<(String, String)> = lines
+            .filter_map(|line| line.split_once(": "))
+            .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
+            .collect();
+        let mut bytes = answer[end + 4..].to_vec();
+        if headers.iter().any(|(name, value)| name == "transfer-encoding" && value == "chunked") {
+            bytes = unchunk(&bytes);
+        }
+        Page { status, path: path.to_owned(), headers, bytes }
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8(self.bytes.clone()).unwrap()
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
+
+    fn all<'p>(&'p self, name: &'p str) -> impl Iterator<Item = &'p str> {
+        self.headers.iter().filter(move |(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Whether it says this, tags left aside.
+    #[track_caller]
+    pub fn says(&self, text: &str) -> &Page {
+        let plain = self.plain();
+        assert!(plain.contains(text), "{} does not say {text:?}: {plain}", self.path);
+        self
+    }
+
+    /// Its text without tags and with single spaces.
+    pub fn plain(&self) -> String {
+        let mut plain = String::new();
+        let mut inside = false;
+        for c in self.text().chars() {
+            match c {
+                '<' => inside = true,
+                '>' => {
+                    inside = false;
+                    plain.push(' ');
+                }
+                c if !inside => plain.push(c),
+                _ => {}
+            }
+        }
+        plain.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    /// Every form: where it goes, and its hidden fields.
+    pub fn forms(&self) -> Vec<(String, Vec<(String, String)>)> {
+        let text = self.text();
+        let pieces = text.split("<form").skip(1);
+        pieces
+            .map(|piece| {
+                let form = piece.split("</form>").next().unwrap();
+                let hidden = form
+                    .split("<input")
+                    .skip(1)
+                    .map(|input| input.split('>').next().unwrap())
+                    .filter(|input| attribute(input, "type").as_deref() == Some("hidden"))
+                    .map(|input| {
+                        (attribute(input, "name").unwrap(), attribute(input, "value").unwrap_or_default())
+                    });
+                (attribute(form, "action").unwrap(), hidden.collect())
+            })
+            .collect()
+    }
+
+    fn form(&self, fields: &[(&str, &str)]) -> (String, Vec<(String, String)>) {
+        let text = self.text();
+        let pieces: Vec<&str> =
+            text.split("<form").skip(1).map(|piece| piece.split("</form>").next().unwrap()).collect();
+        let fits = |piece: &&str| fields.iter().all(|(name, _)| piece.contains(&format!("name=\"{name}\"")));
+        let at = pieces.iter().position(fits).unwrap_or_else(|| panic!("no such form: {text}"));
+        self.forms().remove(at)
+    }
+
+    /// The token of its forms.
+    pub fn token(&self) -> String {
+        let forms = self.forms();
+        let field = forms.iter().flat_map(|(_, hidden)| hidden).find(|(name, _)| name == "csrf");
+        field.unwrap().1.clone()
+    }
+}
+
+/// The value of an attribute, unescaped.
+pub fn attribute(tag: &str, name: &str) -> Option<String> {
+    let (_, rest) = tag.split_once(&format!(" {name}=\""))?;
+    let value = rest.split('"').next()?;
+    Some(value.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&"))
+}
+
+fn unchunk(mut bytes: &[u8]) -> Vec<u8> {
+    let mut whole = Vec::new();
+    loop {
+        let end = bytes.windows(2).position(|two| two == b"\r\n").unwrap();
+        let length = usize::from_str_radix(std::str::from_utf8(&bytes[..end]).unwrap(), 16).unwrap();
+        if length == 0 {
+            return whole;
+        }
+        whole.extend_from_slice(&bytes[end + 2..end + 2 + length]);
+        bytes = &bytes[end + 2 + length + 2..];
+    }
+}
+
+/// For a form or a query.
+pub fn escape(text: &str) -> String {
+    text.bytes()
+        .map(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' => char::from(byte).to_string(),
+            b' ' => "+".to_owned(),
+            other => format!("%{other:02X}"),
+        })
+        .collect()
+}
