@@ -57,7 +57,7 @@ pub trait MemoryHost {
 /// As [`Engine::start`].
 pub fn start_in_memory(
     config: EngineConfig,
-    peers: fn() -> Box<dyn MemoryPeers>,
+    peers: impl Fn() -> Box<dyn MemoryPeers> + Copy + Send + 'static,
 ) -> Result<Engine, StartError> {
     Engine::launch(config, move |flavor, main| {
         crate::runtime::memory::populate(peers());

@@ -37,10 +37,8 @@ impl ApiKey {
     pub fn from_secret(mode: KeyMode, secret: [u8; 32]) -> ApiKey {
         let mut text = String::with_capacity(KEY_CHARS);
         text.push_str(prefix(mode));
-        push_base62(&mut text, secret, SECRET_CHARS);
-        let mut checksum = [0; 32];
-        checksum[28..].copy_from_slice(&crc32(text.as_bytes()).to_be_bytes());
-        push_base62(&mut text, checksum, CHECKSUM_CHARS);
+        push_base62(&mut text, secret);
+        text.extend(checksum(text.as_bytes()).map(char::from));
         ApiKey { text, mode }
     }
 
@@ -51,12 +49,8 @@ impl ApiKey {
         if !text.as_bytes()[PREFIX_CHARS..].iter().all(u8::is_ascii_alphanumeric) {
             return None;
         }
-        let body = &text[..KEY_CHARS - CHECKSUM_CHARS];
-        let mut expected = String::with_capacity(CHECKSUM_CHARS);
-        let mut checksum = [0; 32];
-        checksum[28..].copy_from_slice(&crc32(body.as_bytes()).to_be_bytes());
-        push_base62(&mut expected, checksum, CHECKSUM_CHARS);
-        (text[body.len()..] == expected).then(|| ApiKey { text: text.to_owned(), mode })
+        let (body, sent) = text.as_bytes().split_at(KEY_CHARS - CHECKSUM_CHARS);
+        (sent == checksum(body)).then(|| ApiKey { text: text.to_owned(), mode })
     }
 
     /// The key itself. For the one who made it, once; never for a log.
@@ -158,10 +152,10 @@ fn prefix(mode: KeyMode) -> &'static str {
     }
 }
 
-/// Appends a big-endian number in base62, in as many characters as said; it must fit.
-fn push_base62(text: &mut String, mut number: [u8; 32], chars: usize) {
+/// Appends a big-endian number in base62.
+fn push_base62(text: &mut String, mut number: [u8; 32]) {
     let mut digits = [0u8; SECRET_CHARS];
-    for digit in digits[..chars].iter_mut().rev() {
+    for digit in digits.iter_mut().rev() {
         let mut rest = 0u32;
         for byte in &mut number {
             rest = rest << 8 | u32::from(*byte);
@@ -171,20 +165,40 @@ fn push_base62(text: &mut String, mut number: [u8; 32], chars: usize) {
         *digit = BASE62[rest as usize];
     }
     debug_assert_eq!(number, [0; 32], "the number needs more characters");
-    text.extend(digits[..chars].iter().map(|&digit| char::from(digit)));
+    text.extend(digits.map(char::from));
 }
 
-/// CRC-32 as in Ethernet, gzip and PNG (reflected, polynomial 0x04C11DB7).
-fn crc32(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(!0u32, |crc, &byte| {
-        (0..8).fold(
-            crc ^ u32::from(byte),
-            |crc, _| {
-                if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 }
-            },
-        )
-    })
+/// The last characters of a key: the CRC-32 of all that precedes, in base62.
+fn checksum(body: &[u8]) -> [u8; CHECKSUM_CHARS] {
+    let mut rest = crc32(body);
+    let mut digits = [0; CHECKSUM_CHARS];
+    for digit in digits.iter_mut().rev() {
+        *digit = BASE62[(rest % 62) as usize];
+        rest /= 62;
+    }
+    digits
 }
+
+/// CRC-32 as in Ethernet, gzip and PNG (reflected, polynomial 0x04C11DB7), a byte a step: every request has a key.
+fn crc32(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0u32, |crc, &byte| crc >> 8 ^ CRC32_OF_BYTE[usize::from(crc as u8 ^ byte)])
+}
+
+const CRC32_OF_BYTE: [u32; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < table.len() {
+        let mut crc = byte as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+};
 
 #[cfg(test)]
 mod tests {

@@ -7,17 +7,47 @@
 
 use api::{Checks, FastFindings, Reason};
 use engine::MailHosts;
-use engine::proto::address::Address;
+use engine::proto::address::{Address, Domain};
 use engine::proto::{lists, typo};
+
+/// What the name of a domain alone tells: the same for all its addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DomainName {
+    /// What it looks like a mistyping of.
+    meant: Option<&'static str>,
+    disposable: bool,
+    free: bool,
+}
+
+impl DomainName {
+    /// Looks it up.
+    pub fn of(domain: &Domain) -> DomainName {
+        let name = domain.as_str();
+        let meant = typo::suggest(name);
+        DomainName { meant, disposable: lists::is_disposable(name), free: lists::is_free(name) }
+    }
+}
 
 /// What is said of an address when DNS has said `hosts` of its domain. DNS that did not tell proves nothing.
 ///
 /// # Errors
 /// That of `hosts`, where the answer hangs on it.
 pub fn judge<E>(address: &Address, hosts: Result<MailHosts, E>) -> Result<(Reason, FastFindings), E> {
-    let (local, domain) = (address.local(), address.domain().as_str());
-    let suggestion = typo::suggest(domain).map(|target| format!("{local}@{target}"));
-    let disposable = lists::is_disposable(domain);
+    judge_known(address, DomainName::of(address.domain()), hosts)
+}
+
+/// The same where the name of the domain was looked up before.
+///
+/// # Errors
+/// That of `hosts`, where the answer hangs on it.
+pub fn judge_known<E>(
+    address: &Address,
+    name: DomainName,
+    hosts: Result<MailHosts, E>,
+) -> Result<(Reason, FastFindings), E> {
+    let local = address.local();
+    let DomainName { meant, disposable, free } = name;
+    let suggestion = meant.map(|target| format!("{local}@{target}"));
     let mx = matches!(hosts, Ok(MailHosts::Seen));
     let reason = if suggestion.is_some() {
         Reason::PossibleTypo
@@ -29,8 +59,7 @@ pub fn judge<E>(address: &Address, hosts: Result<MailHosts, E>) -> Result<(Reaso
             MailHosts::Seen | MailHosts::Unknown => Reason::FastCheckPassed,
         }
     };
-    let checks =
-        Checks { mx, disposable, role_account: lists::is_role(local), free_email: lists::is_free(domain) };
+    let checks = Checks { mx, disposable, role_account: lists::is_role(local), free_email: free };
     Ok((reason, FastFindings { suggestion, checks: Some(checks) }))
 }
 

@@ -16,7 +16,7 @@ use crate::auth::{self, AuthError, Caller};
 use crate::gate::{Parting, Place};
 use crate::metrics::{Answered, count};
 use crate::rate_limit::Standing;
-use crate::refusal::{Refusal, limit_headers};
+use crate::refusal::{LimitNumbers, Refusal};
 use crate::router::{self, Access, Call, Method, Reply, Route};
 use crate::routes::verify::full::PROBE_TIME_MAX;
 use crate::store::id::random_bits;
@@ -39,6 +39,7 @@ use monoio::net::TcpStream;
 use monoio_compat::hyper::{MonoioIo, MonoioTimer};
 use pulse::{Patience, Pulse, Watch, Watched};
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -62,13 +63,20 @@ const IDLE_TIME_MAX: Duration = Duration::from_secs(75);
 const WRITE_TIME_MAX: Duration = Duration::from_secs(20);
 const BODY_TIME_MAX: Duration = Duration::from_secs(10);
 const REFUSED_BODY_TIME_MAX: Duration = Duration::from_secs(2);
-/// From the head to the answer. More than all of its parts together.
-const REQUEST_TIME_MAX: Duration = Duration::from_secs(90);
-const _: () = assert!(REQUEST_TIME_MAX.as_secs() > BODY_TIME_MAX.as_secs() + PROBE_TIME_MAX.as_secs());
+/// From the whole request to the answer. More than all of its parts together.
+const HANDLER_TIME_MAX: Duration = Duration::from_secs(80);
+const _: () = assert!(HANDLER_TIME_MAX.as_secs() > PROBE_TIME_MAX.as_secs());
 const REQUEST_ID_CHARS_MAX: usize = 64;
+/// Header fields of most answers; more are no harm.
+const HEADERS: usize = 12;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+const X_RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+const X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
 /// Serves one connection to its end, or until it is time to go.
 pub async fn serve(stream: TcpStream, peer: IpAddr, worker: Rc<Worker>, place: Place, tls: Option<&Tls>) {
@@ -149,12 +157,9 @@ async fn respond(request: Request<Incoming>, worker: Rc<Worker>, peer: IpAddr) -
         key: None,
         standing: None,
     };
-    let answered =
-        monoio::time::timeout(REQUEST_TIME_MAX, survive(answer(request, worker, peer, &mut note))).await;
-    let outcome = match answered {
-        Ok(Ok(outcome)) => outcome,
-        Ok(Err(_panicked)) => Err(Refusal::defect().inside("the handler panicked")),
-        Err(_elapsed) => Err(Refusal::unready().inside("the handler took too long")),
+    let outcome = match survive(answer(request, worker, peer, &mut note)).await {
+        Ok(outcome) => outcome,
+        Err(_panicked) => Err(Refusal::defect().inside("the handler panicked")),
     };
     let response = match outcome {
         Ok(reply) => render(reply.status, &reply.headers, reply.body),
@@ -225,7 +230,13 @@ async fn answer(
     let parameter = parameter.to_owned();
     let idempotency_key =
         head.headers.get_all(IDEMPOTENCY_KEY).iter().map(|value| value.as_bytes().to_vec()).collect();
-    (route.handler)(Call { worker, caller, query, parameter, idempotency_key, body }).await
+    let mut reply = (route.handler)(Call { worker, caller, query, parameter, idempotency_key, body });
+    // Many are done at once, and a timer costs as much as some of them.
+    if let Poll::Ready(outcome) = poll_fn(|cx| Poll::Ready(reply.as_mut().poll(cx))).await {
+        return outcome;
+    }
+    let patience = monoio::time::timeout(HANDLER_TIME_MAX, reply).await;
+    patience.unwrap_or_else(|_elapsed| Err(Refusal::unready().inside("the handler took too long")))
 }
 
 fn admit(route: &Route, headers: &HeaderMap, worker: &Worker) -> Result<Option<Caller>, Refusal> {
@@ -296,6 +307,8 @@ fn render(
     body: Vec<u8>,
 ) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(body)));
+    // Room for all that an answer has, so that the map need not grow.
+    *response.headers_mut() = HeaderMap::with_capacity(HEADERS);
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     for (name, value) in headers {
         if let Ok(value) = HeaderValue::from_str(value) {
@@ -324,16 +337,27 @@ fn finish(mut response: Response<Full<Bytes>>, note: &Note) -> Response<Full<Byt
     headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    for (name, value) in note.standing.iter().flat_map(limit_headers) {
-        // A refusal that has its own knows better which limit it is about.
-        if let (false, Ok(value)) = (headers.contains_key(name), HeaderValue::try_from(value)) {
-            headers.insert(HeaderName::from_static(name), value);
-        }
+    // A refusal that has its own knows better which limit it is about.
+    if let Some(standing) = note.standing.filter(|_| !headers.contains_key(RATELIMIT)) {
+        add_limits(headers, &standing);
     }
     if let Ok(id) = HeaderValue::from_str(&note.request_id) {
         headers.insert(X_REQUEST_ID, id);
     }
     response
+}
+
+fn add_limits(headers: &mut HeaderMap, standing: &Standing) {
+    let numbers = LimitNumbers::of(standing);
+    let texts = [(RATELIMIT_POLICY, numbers.policy()), (RATELIMIT, numbers.standing())];
+    for (name, text) in texts {
+        if let Ok(value) = HeaderValue::try_from(text) {
+            headers.insert(name, value);
+        }
+    }
+    headers.insert(X_RATELIMIT_LIMIT, numbers.quota.into());
+    headers.insert(X_RATELIMIT_REMAINING, numbers.remaining.into());
+    headers.insert(X_RATELIMIT_RESET, numbers.reset_s.into());
 }
 
 /// The caller's id if it is one that can stand in a log, else one of our own.
@@ -345,10 +369,24 @@ fn request_id(headers: &HeaderMap) -> String {
     };
     match sent.filter(fits) {
         Some(id) => id.to_owned(),
-        None => {
-            random_bits().map_or_else(|_| format!("{:016x}", clock::now()), |bits| format!("{bits:032x}"))
-        }
+        None => own_request_id(),
     }
+}
+
+/// Nobody else's, and no secret: 64 random bits of this thread and how many it has made.
+fn own_request_id() -> String {
+    thread_local! {
+        static MADE: (u64, Cell<u64>) = {
+            let thread = random_bits().map_or_else(|_| clock::now(), |bits| bits as u64);
+            (thread, Cell::new(0))
+        };
+    }
+    MADE.with(|(thread, made)| {
+        made.set(made.get() + 1);
+        let number = u128::from(*thread) << 64 | u128::from(made.get());
+        let digit = |place: u32| b"0123456789abcdef"[(number >> (place * 4) & 15) as usize];
+        String::from_utf8((0..32).rev().map(digit).collect()).unwrap_or_default()
+    })
 }
 
 /// A method for the log: anybody can make one up.

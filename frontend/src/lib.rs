@@ -20,6 +20,7 @@ pub mod histogram;
 pub mod housekeeping;
 pub mod http;
 pub mod idempotency;
+pub mod known_domains;
 pub mod limiter;
 pub mod listen;
 pub mod metrics;

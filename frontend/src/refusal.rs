@@ -101,17 +101,48 @@ impl Refusal {
     }
 }
 
-/// What the headers about limits say. `X-RateLimit-Reset` is a time in seconds since 1970, as most who send it do;
-/// the others count from now.
-pub fn limit_headers(standing: &Standing) -> [(&'static str, String); 5] {
-    let Standing { policy, quota, window_s, remaining, more_at, .. } = standing;
-    [
-        ("ratelimit-policy", format!("\"{policy}\";q={quota};w={window_s}")),
-        ("ratelimit", format!("\"{policy}\";r={remaining};t={}", standing.wait_s())),
-        ("x-ratelimit-limit", quota.to_string()),
-        ("x-ratelimit-remaining", remaining.to_string()),
-        ("x-ratelimit-reset", more_at.div_ceil(1000).to_string()),
-    ]
+/// What the headers about limits say.
+pub struct LimitNumbers {
+    name: &'static str,
+    window_s: u64,
+    wait_s: u64,
+    /// `X-RateLimit-Limit`.
+    pub quota: u32,
+    /// `X-RateLimit-Remaining`.
+    pub remaining: u32,
+    /// `X-RateLimit-Reset`: a time in seconds since 1970, as most who send it do; the others count from now.
+    pub reset_s: u64,
+}
+
+impl LimitNumbers {
+    /// Where a counter stands.
+    pub fn of(standing: &Standing) -> LimitNumbers {
+        let Standing { policy: name, quota, window_s, remaining, more_at, .. } = *standing;
+        let (wait_s, reset_s) = (standing.wait_s(), more_at.div_ceil(1000));
+        LimitNumbers { name, window_s, wait_s, quota, remaining, reset_s }
+    }
+
+    /// `RateLimit-Policy`.
+    pub fn policy(&self) -> String {
+        let LimitNumbers { name, quota, window_s, .. } = self;
+        format!("\"{name}\";q={quota};w={window_s}")
+    }
+
+    /// `RateLimit`.
+    pub fn standing(&self) -> String {
+        let LimitNumbers { name, remaining, wait_s, .. } = self;
+        format!("\"{name}\";r={remaining};t={wait_s}")
+    }
+
+    fn headers(&self) -> [(&'static str, Cow<'static, str>); 5] {
+        [
+            ("ratelimit-policy", self.policy().into()),
+            ("ratelimit", self.standing().into()),
+            ("x-ratelimit-limit", self.quota.to_string().into()),
+            ("x-ratelimit-remaining", self.remaining.to_string().into()),
+            ("x-ratelimit-reset", self.reset_s.to_string().into()),
+        ]
+    }
 }
 
 impl From<RateLimited> for Refusal {
@@ -124,7 +155,7 @@ impl From<RateLimited> for Refusal {
             format!("This key has used up its {quota} requests in {window_s} s here; wait {wait} s.")
         };
         let mut refusal = Refusal::new(ErrorCode::RateLimited, message);
-        refusal.headers.extend(limit_headers(&standing).map(|(name, value)| (name, value.into())));
+        refusal.headers.extend(LimitNumbers::of(&standing).headers());
         refusal.header("retry-after", wait.to_string())
     }
 }

@@ -118,13 +118,17 @@ pub struct Reply {
     pub body: Vec<u8>,
 }
 
+/// What most answers fit into.
+const JSON_BYTES: usize = 384;
+
 impl Reply {
     /// JSON with a status.
     ///
     /// # Errors
     /// A defect: the value cannot be rendered.
     pub fn json(status: u16, value: &impl serde::Serialize) -> Result<Reply, Refusal> {
-        let body = serde_json::to_vec(value).map_err(|error| Refusal::defect().inside(error))?;
+        let mut body = Vec::with_capacity(JSON_BYTES);
+        serde_json::to_writer(&mut body, value).map_err(|error| Refusal::defect().inside(error))?;
         Ok(Reply { status, headers: Vec::new(), body })
     }
 

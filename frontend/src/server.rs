@@ -15,6 +15,7 @@ use crate::tls::Tls;
 use crate::worker::{Commons, Worker};
 use monoio::io::AsyncReadRent;
 use monoio::net::{TcpListener, UnixStream};
+use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::os::unix::net::UnixStream as StdUnixStream;
@@ -86,6 +87,7 @@ impl Station {
             store: self.common.store,
             limiter: self.common.limiter,
             engine: Rc::clone(&engine),
+            domains: RefCell::default(),
             status: self.common.status,
             gate: Rc::clone(&gate),
             commons: self.common.commons,

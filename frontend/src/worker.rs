@@ -5,12 +5,14 @@ use crate::engine_client::EngineClient;
 use crate::gate::Gate;
 use crate::gateway::Gateways;
 use crate::idempotency::InProgress;
+use crate::known_domains::KnownDomains;
 use crate::limiter::Limiter;
 use crate::metrics::Tally;
 use crate::routes::verify::full::flights::Flights;
 use crate::status::Status;
 use crate::store::Store;
 use crate::web::Web;
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -22,6 +24,8 @@ pub struct Worker {
     pub limiter: Arc<Limiter>,
     /// The way to the engine.
     pub engine: Rc<EngineClient>,
+    /// What fast checks found out about domains.
+    pub domains: RefCell<KnownDomains>,
     /// The server's phase.
     pub status: Arc<Status>,
     /// Connections, and charged checks whose callers may be gone: what a drain waits for.

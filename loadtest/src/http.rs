@@ -27,6 +27,13 @@ pub fn post(out: &mut String, host: &str, path: &str, key: &str, body: &str) {
     let _ = write!(out, "Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len());
 }
 
+/// Appends the same with an idempotency key, as a careful caller sends a batch.
+pub fn post_once(out: &mut String, host: &str, path: &str, key: &str, once: (u64, u64), body: &str) {
+    head(out, "POST", host, path, key);
+    let _ = write!(out, "Idempotency-Key: {:016x}-{}\r\n", once.0, once.1);
+    let _ = write!(out, "Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+}
+
 /// Appends a GET.
 pub fn get(out: &mut String, host: &str, path: &str, key: &str) {
     head(out, "GET", host, path, key);
@@ -156,6 +163,13 @@ mod tests {
         let mut out = String::new();
         post(&mut out, "h:1", "/p", "k", "{}");
         get(&mut out, "h:1", "/q", "");
+        let mut once = String::new();
+        post_once(&mut once, "h:1", "/p", "k", (255, 7), "{}");
+        assert_eq!(
+            once,
+            "POST /p HTTP/1.1\r\nHost: h:1\r\nAuthorization: Bearer k\r\nIdempotency-Key: 00000000000000ff-7\r\n\
+             Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+        );
         assert_eq!(
             out,
             "POST /p HTTP/1.1\r\nHost: h:1\r\nAuthorization: Bearer k\r\nContent-Type: application/json\r\n\

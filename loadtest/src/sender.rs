@@ -17,7 +17,9 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
+use std::collections::hash_map::RandomState;
 use std::fmt::Write;
+use std::hash::BuildHasher;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -107,6 +109,8 @@ struct Thread<'r> {
     resting: VecDeque<(Instant, usize)>,
     arrivals: Option<Arrivals>,
     random: Random,
+    /// For idempotency keys: another one each run, whatever the seed, and how many were used.
+    once: (u64, u64),
     batches: VecDeque<String>,
     stats: Stats,
     slice: Slice,
@@ -132,6 +136,7 @@ impl<'r> Thread<'r> {
             resting: VecDeque::new(),
             arrivals,
             random: Random::new(shared.seed.rotate_left(32) ^ part as u64),
+            once: (RandomState::new().hash_one(part), 0),
             batches: shared.first_batch.iter().cloned().collect(),
             stats: Stats::new(),
             slice: empty_slice(0),
@@ -270,7 +275,9 @@ impl<'r> Thread<'r> {
             }
             Endpoint::Batch => {
                 batch_body(&mut self.body, &shared.addresses, shared.batch_size);
-                http::post(&mut self.request, &shared.host, "/v1/verify/batch", key, &self.body);
+                self.once.1 += 1;
+                let path = "/v1/verify/batch";
+                http::post_once(&mut self.request, &shared.host, path, key, self.once, &self.body);
             }
             Endpoint::Poll => {
                 let kept = self.batches.len().max(1) as u64;

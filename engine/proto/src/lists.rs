@@ -60,7 +60,7 @@ impl List {
     }
 
     /// True when the list holds `entry`, in whatever case.
-    fn contains(&self, entry: &str) -> bool {
+    pub(crate) fn contains(&self, entry: &str) -> bool {
         let mut rest = self.lines.as_bytes();
         while !rest.is_empty() {
             let middle = rest.len() / 2;

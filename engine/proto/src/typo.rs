@@ -7,6 +7,7 @@
 //! (`gmial.com`), since squatters run them: one slip away from one of those, a mistake is the better guess.
 
 use crate::lists::{TYPO_TARGETS, is_disposable, is_free};
+use std::sync::LazyLock;
 
 /// Shortest name (what stands before the first dot) in which a slip can be told from another name.
 const NAME_CHARS_MIN: usize = 5;
@@ -25,29 +26,65 @@ const FIRST_CHOICES: [&str; 6] =
 /// The popular provider that `domain` (lower case, A-label form) looks like a mistyping of.
 pub fn suggest(domain: &str) -> Option<&'static str> {
     let (name, ending) = domain.split_once('.')?;
-    if !domain.is_ascii() || domain.len() > DOMAIN_CHARS_MAX || is_provider(domain) {
+    if !domain.is_ascii() || domain.len() > DOMAIN_CHARS_MAX {
         return None;
     }
-    let rank = |target: &str| FIRST_CHOICES.iter().position(|first| *first == target).unwrap_or(usize::MAX);
-    let (slips, rank, target) = TYPO_TARGETS
-        .entries()
-        .filter_map(|target| slips(name, ending, target).map(|slips| (slips, rank(target), target)))
+    // Few domains are near any target, so who comes near is looked for first, and among few.
+    let (slips, rank, target) = BY_LETTER
+        .near(name)
+        .filter_map(|target| Some((slips(name, ending, target)?, target.rank, target.domain)))
         .min()?;
+    if is_provider(domain) {
+        return None;
+    }
     let near_a_large_one = slips == 1 && rank < FIRST_CHOICES.len();
     (near_a_large_one || !is_disposable(domain)).then_some(target)
 }
 
 fn is_provider(domain: &str) -> bool {
-    TYPO_TARGETS.entries().any(|target| target == domain) || is_free(domain)
+    TYPO_TARGETS.contains(domain) || is_free(domain)
+}
+
+/// A popular provider's domain, taken apart once.
+struct Target {
+    domain: &'static str,
+    /// What stands before its first dot, and behind it.
+    name: &'static str,
+    ending: &'static str,
+    /// Its place among [`FIRST_CHOICES`].
+    rank: usize,
+}
+
+/// The targets by the first letter of their names: no mistake is made in it, unless it is swapped with the second.
+struct ByLetter([Vec<Target>; 256]);
+
+static BY_LETTER: LazyLock<ByLetter> = LazyLock::new(|| {
+    let mut targets = ByLetter([const { Vec::new() }; 256]);
+    for domain in TYPO_TARGETS.entries() {
+        let Some((name, ending)) = domain.split_once('.') else { continue };
+        let Some(&first) = name.as_bytes().first() else { continue };
+        let rank = FIRST_CHOICES.iter().position(|choice| *choice == domain).unwrap_or(usize::MAX);
+        targets.0[usize::from(first)].push(Target { domain, name, ending, rank });
+    }
+    targets
+});
+
+impl ByLetter {
+    /// Those that begin with one of the first two letters of `name`.
+    fn near(&self, name: &str) -> impl Iterator<Item = &Target> {
+        let mut letters = name.bytes().take(2);
+        let first = letters.next();
+        let second = letters.next().filter(|second| Some(*second) != first);
+        first.into_iter().chain(second).flat_map(|letter| &self.0[usize::from(letter)])
+    }
 }
 
 /// How many slips lead from `target` to `name.ending`; none when it takes more than may be.
-fn slips(name: &str, ending: &str, target: &str) -> Option<usize> {
-    let (target_name, target_ending) = target.split_once('.')?;
-    if name == target_name {
-        return ending_slips(name, ending, target_ending);
+fn slips(name: &str, ending: &str, target: &Target) -> Option<usize> {
+    if name == target.name {
+        return ending_slips(name, ending, target.ending);
     }
-    (ending == target_ending).then(|| name_slips(name, target_name)).flatten()
+    (ending == target.ending).then(|| name_slips(name, target.name)).flatten()
 }
 
 fn name_slips(name: &str, target: &str) -> Option<usize> {

@@ -84,6 +84,10 @@ impl VerifyBody {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn parse(body: &[u8]) -> Result<VerifyBody, Vec<Issue>> {
+        // Nearly every body has these fields and nothing wrong. Where there is more to be said, it is read again.
+        if let Some(body) = VerifyBody::parse_plain(body) {
+            return Ok(body);
+        }
         let fields = object(body).map_err(|issue| vec![issue])?;
         let mut issues = Vec::new();
         let email = keep(required_string(&fields, "email", EMAIL_CHARS_MAX), &mut issues);
@@ -93,6 +97,33 @@ impl VerifyBody {
             Some(email) if issues.is_empty() => Ok(VerifyBody { email, mode, detail }),
             _ => Err(issues),
         }
+    }
+}
+
+impl VerifyBody {
+    /// A body of the known fields alone, each at most once and of its type. The strictness of [`json`] is kept: a field
+    /// that comes twice is an error to serde too.
+    fn parse_plain(body: &[u8]) -> Option<VerifyBody> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Plain<'a> {
+            #[serde(borrow)]
+            email: Cow<'a, str>,
+            #[serde(borrow, default)]
+            mode: Option<Cow<'a, str>>,
+            #[serde(borrow, default)]
+            detail: Option<Cow<'a, str>>,
+        }
+        fn one<T: Choice>(text: Option<Cow<'_, str>>) -> Option<Option<T>> {
+            let Some(text) = text else { return Some(None) };
+            T::VALUES.iter().find(|(name, _)| *name == text).map(|(_, value)| Some(*value))
+        }
+        // serde would take an array too, for its fields in order.
+        let object = body.trim_ascii_start().starts_with(b"{");
+        let Plain { email, mode, detail } = serde_json::from_slice(body).ok().filter(|_| object)?;
+        let fits = email.len() <= EMAIL_CHARS_MAX || email.chars().count() <= EMAIL_CHARS_MAX;
+        let (mode, detail) = (one(mode)?, one(detail)?);
+        fits.then(|| VerifyBody { email: email.into_owned(), mode, detail })
     }
 }
 

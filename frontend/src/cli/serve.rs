@@ -77,7 +77,7 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     let plans = config.plan_table()?;
     config.gateways()?;
     let engine_config = config.engine_config()?;
-    log::start(config.log);
+    let _log = log::start(config.log);
     log_panics();
     if args.test_clock {
         clock::make_movable();

@@ -6,14 +6,21 @@
 //! - `delay` (delay.rs): 20 ms between the client and the servers (root: it makes two network namespaces);
 //! - `long` (long.rs): lists from ten thousand to ten million lines;
 //! - `sessions` (sessions.rs): the memory of an open session;
-//! - `sick` (sick.rs): three sick sites among a thousand.
+//! - `sick` (sick.rs): three sick sites among a thousand;
+//! - `api` (api.rs): checks over HTTP beside a bare hyper server;
+//! - `intake` (intake.rs): batches accepted, beside redb alone;
+//! - `dns` (dns.rs): look-ups beside dnsperf.
 //!
 //! Nothing here fails for being slow: figures are for people to compare. A wrong verdict does fail.
 
+mod api;
 mod cost;
 mod delay;
+mod dns;
 mod hosts;
+mod intake;
 mod line;
+mod loadtest;
 mod long;
 mod scene;
 mod sessions;
@@ -32,7 +39,7 @@ pub use crate::interop::Failure;
 
 #[derive(Args)]
 pub struct Options {
-    /// Which measurements [default: all but `long`]
+    /// Which measurements [default: all but `long`, `api`, `intake` and `dns`]
     #[arg(value_enum)]
     names: Vec<Name>,
     /// Runs of each row; the one with the median CPU time is shown.
@@ -65,6 +72,12 @@ enum Name {
     Sessions,
     /// Time that well sites take beside sick ones.
     Sick,
+    /// CPU of checks over HTTP.
+    Api,
+    /// How fast batches are accepted.
+    Intake,
+    /// CPU of look-ups.
+    Dns,
 }
 
 /// Measures, prints a table for each name and counts whether the verdicts were right.
@@ -86,7 +99,9 @@ fn run(options: &Options) -> Result<Tally, Failure> {
     let all = [Name::Hosts, Name::Drivers, Name::Site, Name::Delay, Name::Sessions, Name::Sick];
     let names = if options.names.is_empty() { &all[..] } else { &options.names };
     let world = World::of(options.bin_dir.as_deref(), true)?;
-    let bench = Bench { world, runs: options.runs, lines: options.lines, flags: options.flags.clone() };
+    let given = options.bin_dir.is_some();
+    let bench =
+        Bench { world, given, runs: options.runs, lines: options.lines, flags: options.flags.clone() };
     let mut tally = Tally::default();
     for name in names {
         match name {
@@ -97,6 +112,9 @@ fn run(options: &Options) -> Result<Tally, Failure> {
             Name::Long => long::run(&bench, &mut tally)?,
             Name::Sessions => sessions::run(&bench, &mut tally)?,
             Name::Sick => sick::run(&bench, &mut tally)?,
+            Name::Api => api::run(&bench, &mut tally)?,
+            Name::Intake => intake::run(&bench, &mut tally)?,
+            Name::Dns => dns::run(&bench, &mut tally)?,
         }
     }
     Ok(tally)
@@ -105,6 +123,8 @@ fn run(options: &Options) -> Result<Tally, Failure> {
 /// What all measurements have in common.
 struct Bench {
     world: World,
+    /// The binaries were given, and are not to be built.
+    given: bool,
     runs: u32,
     lines: u64,
     flags: Vec<String>,

@@ -7,9 +7,10 @@ use engine::config::{DriverChoice, EngineConfig, Network, Pace, RuntimeChoice};
 use engine::proto::address::Address;
 use engine::proto::verdict::Reason;
 use engine::sim::{MemoryHost, MemoryPeers, start_in_memory};
-use engine::{Engine, Priority, Request};
+use engine::{Client, Priority, Request};
 use std::fs;
 use std::net::SocketAddr;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 const DOMAINS: usize = 2_000;
@@ -77,29 +78,25 @@ fn measure(runtime: RuntimeChoice, driver: DriverChoice, shards: usize) -> Resul
         tickets_max: ADDRESSES + 1,
         ..EngineConfig::default()
     };
-    let engine = start_in_memory(config, || Box::new(Peers)).map_err(|error| Failure(error.to_string()))?;
-    // As many threads ask as there are shards, for one alone would be what limits two.
-    let shares: Vec<Vec<Request>> =
-        (0..shards).map(|share| requests(share, shards)).collect::<Result<_, _>>()?;
+    // A few bytes a run, for as long as threads may look at it.
+    let gate: &'static OnceLock<()> = Box::leak(Box::new(OnceLock::new()));
+    let engine = start_in_memory(config, move || Box::new(Peers { gate }))
+        .map_err(|error| Failure(error.to_string()))?;
+    let client = engine.client(ADDRESSES + 1);
+    // All of it is handed over before the clock starts: the shards are measured, and not who asks.
+    for request in requests()? {
+        client.submit(request).map_err(|refusal| Failure(format!("{refusal:?}")))?;
+    }
     let (began, cpu) = (Instant::now(), cpu_s()?);
-    let right = std::thread::scope(|scope| {
-        let engine = &engine;
-        let threads: Vec<_> =
-            shares.into_iter().map(|share| scope.spawn(move || ask(engine, share))).collect();
-        let asked = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(panicked())));
-        asked.sum::<Result<usize, Failure>>()
-    })?;
+    let _ = gate.set(());
+    let right = collect(&client)?;
     let measured = Measured { right, seconds: began.elapsed().as_secs_f64(), cpu_s: cpu_s()? - cpu };
     engine.stop();
     Ok(measured)
 }
 
-fn panicked() -> Failure {
-    Failure("a thread that asks panicked".into())
-}
-
-/// Domain after domain in blocks, as a list has them; every `shares`th of them.
-fn requests(share: usize, shares: usize) -> Result<Vec<Request>, Failure> {
+/// Domain after domain in blocks, as a list has them.
+fn requests() -> Result<Vec<Request>, Failure> {
     let text = |at: usize| {
         let domain = at / (BLOCK * EACH) * BLOCK + at % BLOCK;
         format!("user-{}@d{domain}.example", number(at))
@@ -108,7 +105,7 @@ fn requests(share: usize, shares: usize) -> Result<Vec<Request>, Failure> {
         let address = Address::parse(&text(at)).map_err(|error| Failure(error.to_string()))?;
         Ok(Request { ticket: at as u64, owner: 0, address, priority: Priority::Batch, trace: false })
     };
-    (share..ADDRESSES).step_by(shares).map(request).collect()
+    (0..ADDRESSES).map(request).collect()
 }
 
 /// The number of the user at this place of the list.
@@ -117,13 +114,8 @@ fn number(at: usize) -> usize {
 }
 
 /// How many verdicts are right: every other address exists.
-fn ask(engine: &Engine, requests: Vec<Request>) -> Result<usize, Failure> {
-    let client = engine.client(ADDRESSES + 1);
-    let mut left = requests.len();
-    for request in requests {
-        client.submit(request).map_err(|refusal| Failure(format!("{refusal:?}")))?;
-    }
-    let (mut right, mut answers) = (0, Vec::new());
+fn collect(client: &Client) -> Result<usize, Failure> {
+    let (mut left, mut right, mut answers) = (ADDRESSES, 0, Vec::new());
     while left > 0 {
         client.answers_blocking(left.min(4096), PATIENCE, &mut answers);
         if answers.is_empty() {
@@ -156,7 +148,10 @@ fn cpu_s() -> Result<f64, Failure> {
 }
 
 /// Every domain has an MX host of its own, which knows its users.
-struct Peers;
+struct Peers {
+    /// Nothing is answered before it is open: the shard's thread waits.
+    gate: &'static OnceLock<()>,
+}
 
 impl MemoryPeers for Peers {
     fn connect(&mut self, _to: SocketAddr, greeting: &mut Vec<u8>) -> Box<dyn MemoryHost> {
@@ -165,6 +160,7 @@ impl MemoryPeers for Peers {
     }
 
     fn datagram(&mut self, payload: &[u8]) -> Option<Vec<u8>> {
+        self.gate.wait();
         let query = dns::read(payload)?;
         let number = |prefix: &str| {
             let number = query.name.strip_prefix(prefix)?.strip_suffix(".example")?.parse::<u32>().ok()?;

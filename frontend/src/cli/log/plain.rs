@@ -1,0 +1,206 @@
+//! A log line as text, as tracing's own format writes it to a file: time, level, message, `name=value`. Every request has
+//! one, so what nearly all values are (numbers, and text without anything to escape) is written without `fmt`.
+
+use crate::clock;
+use crate::credits::calendar::Iso8601;
+use std::cell::RefCell;
+use std::fmt::{self, Debug, Write};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+/// See the module.
+pub(super) struct Plain;
+
+impl<S, N> FormatEvent<S, N> for Plain
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, _: &FmtContext<'_, S, N>, mut line: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        write_time(&mut line)?;
+        let level = event.metadata().level().as_str();
+        line.write_str(&"      "[level.len().min(5)..])?;
+        line.write_str(level)?;
+        let mut fields = Fields { line: line.by_ref(), outcome: Ok(()) };
+        event.record(&mut fields);
+        fields.outcome?;
+        line.write_char('\n')
+    }
+}
+
+/// The time to the millisecond, as `2026-03-31T09:30:00.123Z`. The second is put together once for all its lines.
+fn write_time(line: &mut Writer<'_>) -> fmt::Result {
+    thread_local! {
+        static SECOND: RefCell<(u64, String)> = RefCell::default();
+    }
+    let now = clock::now();
+    let digit = |place: u64| b'0' + (now / place % 10) as u8;
+    let millis = [b'.', digit(100), digit(10), digit(1), b'Z'];
+    SECOND.with_borrow_mut(|(second, text)| {
+        if *second != now / 1000 {
+            *second = now / 1000;
+            *text = Iso8601(now).to_string();
+            text.truncate("2026-03-31T09:30:00".len());
+        }
+        line.write_str(text)
+    })?;
+    line.write_str(std::str::from_utf8(&millis).unwrap_or_default())
+}
+
+/// Writes what comes, until a write fails.
+struct Fields<'w> {
+    line: Writer<'w>,
+    outcome: fmt::Result,
+}
+
+impl Fields<'_> {
+    fn put(&mut self, field: &Field, write: impl FnOnce(&mut Writer<'_>) -> fmt::Result) {
+        let name_and_value = || {
+            self.line.write_char(' ')?;
+            if field.name() != "message" {
+                self.line.write_str(field.name())?;
+                self.line.write_char('=')?;
+            }
+            write(&mut self.line)
+        };
+        if self.outcome.is_ok() {
+            self.outcome = name_and_value();
+        }
+    }
+}
+
+impl Visit for Fields<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.put(field, |line| write!(Escaping(line), "{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        let plain = value.bytes().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\'));
+        self.put(field, |line| match (plain, field.name()) {
+            (true, "message") => line.write_str(value),
+            (true, _) => {
+                line.write_char('"')?;
+                line.write_str(value)?;
+                line.write_char('"')
+            }
+            (false, "message") => Escaping(line).write_str(value),
+            (false, _) => write!(line, "{value:?}"),
+        });
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        let mut digits = [0; 20];
+        let mut first = digits.len();
+        let mut rest = value;
+        loop {
+            first -= 1;
+            digits[first] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        self.put(field, |line| line.write_str(std::str::from_utf8(&digits[first..]).unwrap_or("?")));
+    }
+}
+
+/// Control characters, which could end the line or drive a terminal, as escapes.
+struct Escaping<'w, 'l>(&'w mut Writer<'l>);
+
+impl Write for Escaping<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if !text.contains(char::is_control) {
+            return self.0.write_str(text);
+        }
+        for c in text.chars() {
+            if c.is_control() {
+                write!(self.0, "{}", c.escape_default())?;
+            } else {
+                self.0.write_char(c)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+
+    #[derive(Clone, Default)]
+    struct Sink(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Sink {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What both formats write, without the time.
+    fn lines(log: impl Fn()) -> [String; 2] {
+        let (ours, theirs) = (Sink::default(), Sink::default());
+        let (one, other) = (ours.clone(), theirs.clone());
+        let builder = || tracing_subscriber::fmt().with_target(false).with_ansi(false);
+        let subscriber = builder().event_format(Plain).with_writer(move || one.clone()).finish();
+        tracing::subscriber::with_default(subscriber, &log);
+        tracing::subscriber::with_default(builder().with_writer(move || other.clone()).finish(), &log);
+        [ours, theirs].map(|sink| {
+            let text = String::from_utf8(sink.0.lock().unwrap().clone()).unwrap();
+            let without_time: Vec<&str> = text.lines().map(|line| line.split_once(' ').unwrap().1).collect();
+            without_time.join("\n")
+        })
+    }
+
+    #[test]
+    fn it_writes_what_tracing_writes() {
+        let [ours, theirs] = lines(|| {
+            let key = Some(tracing::field::display("key_1"));
+            tracing::info!(
+                method = "GET",
+                status = 200u16,
+                ms = u64::MAX,
+                request_id = "a.b-c",
+                key,
+                "request"
+            );
+            tracing::info!(
+                method = "-",
+                ms = 0u64,
+                key = None::<tracing::field::DisplayValue<&str>>,
+                "request"
+            );
+            tracing::warn!(path = "say \"so\" \\ \n é", of = -3, yes = true, float = 1.5, "two words");
+            tracing::error!("{}", "only a message");
+        });
+        assert_eq!(ours, theirs);
+        assert!(ours.starts_with(" INFO request method=\"GET\" status=200"), "{ours}");
+    }
+
+    #[test]
+    fn no_value_ends_its_line() {
+        let [ours, _] = lines(|| tracing::error!(place = %"a\nb\u{1b}[2J", "one\ntwo {}", "\r"));
+        assert_eq!(ours.lines().count(), 1);
+        assert!(!ours.contains(char::is_control), "{ours:?}");
+    }
+
+    #[test]
+    fn the_time_comes_first() {
+        let sink = Sink::default();
+        let to = sink.clone();
+        let subscriber =
+            tracing_subscriber::fmt().event_format(Plain).with_writer(move || to.clone()).finish();
+        tracing::subscriber::with_default(subscriber, || tracing::info!("x"));
+        let line = String::from_utf8(sink.0.lock().unwrap().clone()).unwrap();
+        let time = line.split(' ').next().unwrap();
+        assert!(time.ends_with('Z') && time.as_bytes()[10] == b'T' && time.starts_with("20"), "{line}");
+    }
+}

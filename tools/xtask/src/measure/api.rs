@@ -1,0 +1,120 @@
+//! Checks over HTTP beside a bare hyper server (bench/examples/hello.rs) with the same client, connections and requests.
+//!
+//! The client is `mailprobe-loadtest`, in turn against the one and the other. Both have one thread for HTTP; the server
+//! one shard besides. What counts is the processor time of the server for a request: of all its threads, system time
+//! included. It hangs on how many requests are found at a time, so rows with the same load compare.
+
+use super::loadtest::{Figures, middle, verdict};
+use super::{Bench, Failure};
+use crate::interop::process::{Server, wait_until};
+use crate::interop::report::{self, Tally};
+use std::process::Command;
+use std::time::Duration;
+
+/// What fast checks have to reach of the bare server's requests a CPU second.
+const SHARE_MIN: f64 = 0.5;
+/// What a thousand full checks may cost.
+const FULL_CPU_S_MAX: f64 = 0.12;
+const START_LIMIT: Duration = Duration::from_secs(10);
+/// Nobody knows it, but it is as long as a key.
+const KEY: &str = "mp_live_0000000000000000000000000000000000000000000000000";
+const HOW_LONG: [&str; 4] = ["--warm-up", "2s", "--duration", "8s"];
+/// So that the reference and the server have the same threads for HTTP.
+const ONE_OF_EACH: [&str; 5] = ["--", "--frontends", "1", "--shards", "1"];
+
+pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
+    bench.build_tools()?;
+    report::line(
+        "| server | load | requests/s | p99 ms | CPU us a request | requests a CPU s | of hello's |",
+    );
+    report::line("|---|---|---:|---:|---:|---:|---:|");
+    let hello = Hello::start(bench)?;
+    let mut shares = Vec::new();
+    for load in [&["--clients", "64"][..], &["--rate", "20000", "--connections", "64", "--spread", "even"]] {
+        let (mut bare, mut ours) = (Vec::new(), Vec::new());
+        for _ in 0..bench.runs {
+            bare.push(hello.load(bench, load)?);
+            ours.push(spawned(bench, "fast=1", load)?);
+        }
+        let cost = |figures: &Figures| figures.cpu_s_per_1000;
+        let (bare, ours) = (middle(bare, cost)?, middle(ours, cost)?);
+        let share = bare.cpu_s_per_1000 / ours.cpu_s_per_1000;
+        row("hyper hello on monoio", load, &bare, 1.0);
+        row("mailprobe, fast checks", load, &ours, share);
+        shares.push(share);
+        tally.passed += 1;
+    }
+    hello.stop()?;
+    let load = ["--clients", "256"];
+    let full = (0..bench.runs).map(|_| spawned(bench, "full=1", &load)).collect::<Result<Vec<_>, _>>()?;
+    let full = middle(full, |figures| figures.cpu_s_per_1000)?;
+    row("mailprobe, full checks", &load, &full, f64::NAN);
+    tally.passed += 1;
+    report::line("");
+    let least = shares.into_iter().fold(f64::INFINITY, f64::min);
+    verdict(&format!("fast checks at {least:.2} of hello's, at least {SHARE_MIN}"), least >= SHARE_MIN);
+    let cost = full.cpu_s_per_1000;
+    verdict(
+        &format!("{cost:.3} CPU s for 1,000 full checks, at most {FULL_CPU_S_MAX}"),
+        cost <= FULL_CPU_S_MAX,
+    );
+    Ok(())
+}
+
+fn spawned(bench: &Bench, mix: &str, load: &[&str]) -> Result<Figures, Failure> {
+    let mut flags = vec!["--spawn", "--mix", mix];
+    flags.extend(load.iter().chain(&HOW_LONG).chain(&ONE_OF_EACH));
+    bench.loadtest(&flags)
+}
+
+fn row(server: &str, load: &[&str], figures: &Figures, share: f64) {
+    let Figures { rate, p99_ms, cpu_s_per_1000, .. } = figures;
+    let load = match load {
+        ["--clients", clients, ..] => format!("{clients} clients"),
+        [_, rate, ..] => format!("{rate}/s"),
+        _ => String::new(),
+    };
+    let share = if share.is_nan() { "-".to_owned() } else { format!("{share:.2}") };
+    report::line(&format!(
+        "| {server} | {load} | {rate:.0} | {p99_ms:.2} | {:.1} | {:.0} | {share} |",
+        cpu_s_per_1000 * 1000.0,
+        1000.0 / cpu_s_per_1000,
+    ));
+}
+
+/// The bare server, running.
+struct Hello {
+    server: Server,
+    address: String,
+    keys: String,
+}
+
+impl Hello {
+    fn start(bench: &Bench) -> Result<Hello, Failure> {
+        let (log, keys) = (bench.world.path("hello.log"), bench.world.path("hello.keys"));
+        std::fs::write(&keys, KEY).map_err(|error| Failure(format!("{}: {error}", keys.display())))?;
+        let mut server = Server::start("hello", Command::new(bench.example("hello")), &log)?;
+        let mut address = None;
+        let waited = wait_until("the bare server", START_LIMIT, || {
+            server.running()?;
+            let said = server.log()?;
+            let line = said.split_once('\n').and_then(|(line, _)| line.strip_prefix("listening on http://"));
+            address = line.map(str::to_owned);
+            Ok(address.is_some())
+        });
+        waited.map_err(|failure| server.complain(&failure.0))?;
+        let address = address.ok_or_else(|| server.complain("listens nowhere"))?;
+        Ok(Hello { server, address, keys: keys.to_string_lossy().into_owned() })
+    }
+
+    fn load(&self, bench: &Bench, load: &[&str]) -> Result<Figures, Failure> {
+        let pid = self.server.id().to_string();
+        let mut flags = vec!["--server", &self.address, "--pid", &pid, "--key-file", &self.keys];
+        flags.extend(["--mix", "fast=1"].iter().chain(load).chain(&HOW_LONG));
+        bench.loadtest(&flags)
+    }
+
+    fn stop(mut self) -> Result<(), Failure> {
+        self.server.kill()
+    }
+}

@@ -1,0 +1,95 @@
+//! Runs `mailprobe-loadtest`, which asks over HTTP, and reads its figures; and the programs of `bench/examples`.
+
+use super::{Bench, Failure};
+use crate::interop::process;
+use crate::soak::world::cargo;
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+/// A release build from nothing on two cores.
+const BUILD_LIMIT: Duration = Duration::from_secs(1500);
+const RUN_LIMIT: Duration = Duration::from_secs(300);
+
+/// What a run of it found.
+#[derive(Debug, Clone)]
+pub struct Figures {
+    /// Good answers a second.
+    pub rate: f64,
+    /// Processor seconds of the server for a thousand requests.
+    pub cpu_s_per_1000: f64,
+    /// Milliseconds, of the one endpoint that was asked.
+    pub p50_ms: f64,
+    pub p99_ms: f64,
+    /// Requests without a good answer.
+    pub errors: u64,
+    pub requests: u64,
+}
+
+impl Bench {
+    /// Builds `mailprobe-loadtest` and the programs of `bench/examples` next to the binaries, unless these were given.
+    pub fn build_tools(&self) -> Result<(), Failure> {
+        if self.given {
+            return Ok(());
+        }
+        let mut command = cargo();
+        command.args(["build", "--release", "--package", "loadtest", "--bin", "mailprobe-loadtest"]);
+        process::run(command, "", &self.world.path(""), BUILD_LIMIT)?.success("cargo build")?;
+        let mut command = cargo();
+        command.args(["build", "--release", "--package", "bench", "--examples"]);
+        process::run(command, "", &self.world.path(""), BUILD_LIMIT)?.success("cargo build").map(drop)
+    }
+
+    /// The path of a program of `bench/examples`.
+    pub fn example(&self, name: &str) -> PathBuf {
+        self.world.binary("examples").join(name)
+    }
+
+    /// Runs a program of `bench/examples`; what it prints, split at white space, line by line.
+    pub fn run_example(&self, name: &str, arguments: &[&str]) -> Result<Vec<Vec<String>>, Failure> {
+        let mut command = Command::new(self.example(name));
+        command.args(arguments);
+        let said = process::run(command, "", &self.world.path(""), RUN_LIMIT)?.success(name)?;
+        Ok(said.lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect())
+    }
+
+    /// `mailprobe-loadtest run` with these flags, those behind `--` last. More than a thousandth of errors is a failure.
+    pub fn loadtest(&self, flags: &[&str]) -> Result<Figures, Failure> {
+        let json = self.world.path("loadtest.json");
+        let mut command = Command::new(self.world.binary("mailprobe-loadtest"));
+        command.arg("run").arg("--json").arg(&json).args(flags);
+        process::run(command, "", &self.world.path(""), RUN_LIMIT)?.success("mailprobe-loadtest")?;
+        let wrong = |error: &dyn std::fmt::Display| Failure(format!("{}: {error}", json.display()));
+        let text = std::fs::read_to_string(&json).map_err(|error| wrong(&error))?;
+        let value: Value = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
+        let number = |path: &str| {
+            let found = value.pointer(path).and_then(Value::as_f64);
+            found.ok_or_else(|| wrong(&format!("no number at {path}")))
+        };
+        let figures = Figures {
+            rate: number("/rate")?,
+            cpu_s_per_1000: number("/server/cpu_s_per_1000")?,
+            p50_ms: number("/endpoints/0/latency_ms/p50")?,
+            p99_ms: number("/endpoints/0/latency_ms/p99")?,
+            errors: number("/errors")? as u64,
+            requests: number("/requests")? as u64,
+        };
+        if figures.errors * 1000 > figures.requests {
+            return Err(Failure(format!("{} of {} requests failed", figures.errors, figures.requests)));
+        }
+        Ok(figures)
+    }
+}
+
+/// The middle one by `key`.
+pub fn middle<T>(mut all: Vec<T>, key: impl Fn(&T) -> f64) -> Result<T, Failure> {
+    all.sort_by(|a, b| key(a).total_cmp(&key(b)));
+    let middle = all.len() / 2;
+    if middle < all.len() { Ok(all.swap_remove(middle)) } else { Err(Failure("no runs".into())) }
+}
+
+/// Says whether a figure keeps its limit; nothing fails for it.
+pub fn verdict(what: &str, holds: bool) {
+    crate::interop::report::line(&format!("{what}: {}", if holds { "holds" } else { "missed" }));
+}
