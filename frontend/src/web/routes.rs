@@ -1,7 +1,8 @@
 //! The one table of the dashboard's pages and forms: method, path, who may ask, what body there is, handler.
 
 use super::{
-    Problem, Visit, assets, attempt, batches, home, keys, plan, session, sessions, signin, signup, usage,
+    Problem, Visit, assets, attempt, batches, docs, home, keys, plan, session, sessions, signin, signup,
+    usage,
 };
 use crate::oauth::{authorize, connections};
 use crate::refusal::Refusal;
@@ -62,6 +63,7 @@ const fn send(path: &'static str, access: Access, handler: Handler) -> Route {
 const ROUTES: &[Route] = &[
     show("/", Access::Anybody, |visit| Box::pin(home::show(visit))),
     show("/assets/{name}", Access::Anybody, |visit| Box::pin(assets::show(visit))),
+    show("/docs", Access::Anybody, |visit| Box::pin(docs::show(visit))),
     show("/signup", Access::Anybody, |visit| Box::pin(signup::show(visit))),
     send("/signup", Access::Anybody, |visit| Box::pin(signup::submit(visit))),
     show("/signin", Access::Anybody, |visit| Box::pin(signin::show(visit))),
