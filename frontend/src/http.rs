@@ -168,12 +168,13 @@ async fn respond(request: Request<Incoming>, worker: Rc<Worker>, peer: IpAddr) -
     };
     let response = finish(response, &note);
     let status = response.status().as_u16();
-    tally.answered(Answered { route: note.path, method: note.method, status }, began.elapsed());
+    let took = began.elapsed();
+    tally.answered(Answered { route: note.path, method: note.method, status }, took);
     tracing::info!(
         method = note.method,
         path = note.path,
         status,
-        ms = began.elapsed().as_millis() as u64,
+        ms = took.as_millis() as u64,
         request_id = note.request_id,
         key = note.key.map(tracing::field::display),
         "request"
@@ -269,6 +270,9 @@ fn admit(route: &Route, headers: &HeaderMap, worker: &Worker) -> Result<Option<C
 fn says_it_is_json(headers: &HeaderMap) -> Result<(), Refusal> {
     let mut types = headers.get_all(header::CONTENT_TYPE).iter();
     let is_json = |value: &HeaderValue| {
+        if value.as_bytes() == b"application/json" {
+            return true;
+        }
         let value = value.to_str().unwrap_or_default().to_ascii_lowercase();
         let essence = value.split(';').next().unwrap_or_default().trim();
         essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json"))
