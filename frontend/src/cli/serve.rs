@@ -237,7 +237,7 @@ impl Crew<'_> {
             gateways: self.config.gateways()?,
             description: serde_json::to_vec(&api::openapi::document(self.config.base_url()))
                 .map_err(|error| Failure::failed(format!("cannot render the description: {error}")))?,
-            web: Web::start(self.config).map_err(cannot)?,
+            web: Web::start(self.config, self.store, door).map_err(cannot)?,
         });
         let common = Common {
             driver: self.choice.driver,

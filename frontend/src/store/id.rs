@@ -125,6 +125,7 @@ macro_rules! id {
 
 id!(AccountId, "acc_", "Names an account.");
 id!(BatchId, "bat_", "Names a batch.");
+id!(ListId, "lst_", "Names a list of the dashboard.");
 id!(KeyId, "key_", "Names an API key; it is no secret.");
 id!(
     EntryId,

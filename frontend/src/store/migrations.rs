@@ -82,6 +82,9 @@ fn to_3(transaction: &WriteTransaction) -> Result<(), StoreError> {
     transaction.open_table(tables::SESSIONS_OF)?;
     transaction.open_table(tables::SIGN_IN_LINKS)?;
     transaction.open_table(tables::DAYS)?;
+    transaction.open_table(tables::LISTS)?;
+    transaction.open_table(tables::LIST_PARTS)?;
+    transaction.open_table(tables::LIST_CODES)?;
     Ok(())
 }
 

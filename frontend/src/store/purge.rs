@@ -20,8 +20,14 @@ const STEPS: usize = 2_000;
 const ENDED_MAX: usize = 100;
 
 /// Kinds that are removed as they are.
-const REMOVABLE: [Expiring; 5] =
-    [Expiring::Result, Expiring::Batch, Expiring::Idempotency, Expiring::Session, Expiring::SignInLink];
+const REMOVABLE: [Expiring; 6] = [
+    Expiring::Result,
+    Expiring::Batch,
+    Expiring::Idempotency,
+    Expiring::Session,
+    Expiring::SignInLink,
+    Expiring::List,
+];
 
 impl Txn<'_> {
     /// The steps with a group, by the time of the latest write of it.
@@ -66,6 +72,7 @@ impl Txn<'_> {
             Expiring::Idempotency => drop(self.idempotency.remove(key)?),
             Expiring::Session => self.remove_session(key)?,
             Expiring::SignInLink => self.remove_link(key)?,
+            Expiring::List => self.remove_list(key)?,
             Expiring::Batch | Expiring::OpenBatch => {
                 self.batch_rows.remove(key)?;
                 self.batches.remove(key)?;
@@ -92,6 +99,7 @@ impl Purged {
             Expiring::Batch => &mut self.batches,
             Expiring::OpenBatch => &mut self.ended,
             Expiring::Idempotency => &mut self.idempotency_keys,
+            Expiring::List => &mut self.lists,
             Expiring::Session | Expiring::SignInLink => &mut self.sessions,
         }
     }

@@ -1,8 +1,10 @@
 //! Every table and every row of the file, and nothing else. docs/storage.md describes them for people; a change here
 //! is a change of the format and needs a step in migrations.rs.
 
+mod lists;
 mod web;
 
+pub(super) use lists::*;
 pub(super) use web::*;
 
 use super::row::{In, Out, Row};
@@ -88,7 +90,10 @@ pub(super) fn for_each_table<T: TableVisitor>(visitor: &mut T) -> Result<(), T::
     visitor.table(SESSIONS)?;
     visitor.table(SESSIONS_OF)?;
     visitor.table(SIGN_IN_LINKS)?;
-    visitor.table(DAYS)
+    visitor.table(DAYS)?;
+    visitor.table(LISTS)?;
+    visitor.table(LIST_PARTS)?;
+    visitor.table(LIST_CODES)
 }
 
 /// Key of [`HOLDS`] and [`LEDGER`].
@@ -141,6 +146,8 @@ pub(super) enum Expiring {
     Session = 4,
     /// A row of [`SIGN_IN_LINKS`].
     SignInLink = 5,
+    /// A row of [`LISTS`], with its parts and answers.
+    List = 6,
 }
 
 /// Key of [`EXPIRIES`]: what, when (8 bytes, big-endian), and the row's key.

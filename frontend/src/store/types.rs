@@ -1,10 +1,12 @@
 //! What the store's methods take and give.
 
 mod batches;
+mod lists;
 mod results;
 mod web;
 
 pub use batches::*;
+pub use lists::*;
 pub use results::*;
 pub use web::*;
 
