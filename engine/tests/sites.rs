@@ -5,7 +5,6 @@ mod support;
 use engine::proto::address::Address;
 use engine::{Client, Outage, Priority, Request};
 use std::collections::{HashMap, VecDeque};
-use std::io::Write;
 use std::time::{Duration, Instant};
 use support::{engine, world};
 
@@ -135,12 +134,4 @@ fn sick_sites_cost_the_well_ones_nothing() {
         time < Duration::from_secs(25),
         "a silent host alone takes 30 s, and the well ones took {time:?}"
     );
-}
-
-/// `cargo test -p engine --test sites -- --ignored`: how long 997 well sites take alone, and with three sick ones.
-#[test]
-#[ignore = "a measurement: the machine should do nothing else"]
-fn a_thousand_sites() {
-    let (alone, together) = (run(997, 10, false), run(997, 10, true));
-    let _ = writeln!(std::io::stderr(), "997 well sites alone {alone:?}, with three sick ones {together:?}");
 }

@@ -12,6 +12,7 @@ pub mod assets;
 pub mod attempt;
 pub mod batches;
 pub mod chart;
+pub mod docs;
 pub mod form;
 pub mod guard;
 pub mod home;

@@ -1,6 +1,7 @@
 // The dashboard as people use it: from the landing page to an account, keys, checks and out again.
 
 import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
 import { suite } from './harness.mjs';
 
 const PASSWORD = 'correct horse battery';
@@ -29,7 +30,7 @@ await suite({
   'a new account and its empty pages': async (t) => {
     const page = await t.page();
     await signUp(page, t, 'empty@example.com');
-    for (const path of ['', 'try', 'keys', 'usage', 'batches', 'plan', 'sessions']) {
+    for (const path of ['', 'try', 'keys', 'lists', 'usage', 'batches', 'plan', 'sessions']) {
       await page.goto(`${t.base}/${path}`);
       await t.inspect(page, `empty-${path || 'overview'}`);
     }
@@ -79,6 +80,38 @@ await suite({
     await t.inspect(page, 'usage');
     assert.equal(await credits(page, t), 95);
     await t.inspect(page, 'overview');
+  },
+  'a list of 1,000 rows goes from upload to download': async (t) => {
+    const page = await t.page();
+    await signUp(page, t, 'lists@example.com');
+    await t.mailprobe('account', 'set-plan', 'lists@example.com', 'starter');
+    const rows = Array.from({ length: 1000 }, (_, n) => `${n},${n % 10 ? `user-${n}@ok.example` : 'none'}`);
+    const list = ['id,email', ...rows].join('\n');
+    await page.goto(`${t.base}/lists`);
+    const name = '<b>list</b>.csv';
+    await page.getByLabel('File').setInputFiles({ name, mimeType: 'text/csv', buffer: Buffer.from(list) });
+    await page.getByRole('button', { name: 'Upload' }).click();
+    await page.getByText('900 credits').waitFor();
+    assert.equal(await page.getByRole('heading', { name }).count(), 1);
+    await t.inspect(page, 'list-ready');
+    await page.getByRole('button', { name: 'Start' }).click();
+    await page.getByText('of 900 addresses checked').waitFor();
+    await t.inspect(page, 'list-running');
+    // Without a reload: the page keeps itself fresh.
+    const link = page.getByRole('link', { name: 'Download the result' });
+    await link.waitFor({ timeout: 120_000 });
+    await t.inspect(page, 'list-completed');
+    const [download] = await Promise.all([page.waitForEvent('download'), link.click()]);
+    const result = (await readFile(await download.path(), 'utf8')).trimEnd().split('\n');
+    assert.equal(result.length, 1001);
+    assert.equal(result[0], 'id,email,deliverable,reason');
+    result.slice(1).forEach((row, n) => {
+      const verdict = n % 10 ? 'true,mailbox_exists' : 'false,invalid_syntax';
+      assert.equal(row, `${rows[n]},${verdict}`);
+    });
+    assert.equal(await credits(page, t), 4100);
+    await page.goto(`${t.base}/lists`);
+    await t.inspect(page, 'lists');
   },
   'signing out ends the session': async (t) => {
     const page = await t.page();

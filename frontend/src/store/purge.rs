@@ -20,13 +20,15 @@ const STEPS: usize = 2_000;
 const ENDED_MAX: usize = 100;
 
 /// Kinds that are removed as they are.
-const REMOVABLE: [Expiring; 6] = [
+const REMOVABLE: [Expiring; 8] = [
     Expiring::Result,
     Expiring::Batch,
     Expiring::Idempotency,
     Expiring::Session,
     Expiring::SignInLink,
     Expiring::List,
+    Expiring::Connection,
+    Expiring::Client,
 ];
 
 impl Txn<'_> {
@@ -73,6 +75,8 @@ impl Txn<'_> {
             Expiring::Session => self.remove_session(key)?,
             Expiring::SignInLink => self.remove_link(key)?,
             Expiring::List => self.remove_list(key)?,
+            Expiring::Connection => drop(self.remove_connection(key)?),
+            Expiring::Client => self.forget_client(key)?,
             Expiring::Batch | Expiring::OpenBatch => {
                 self.batch_rows.remove(key)?;
                 self.batches.remove(key)?;
@@ -101,6 +105,8 @@ impl Purged {
             Expiring::Idempotency => &mut self.idempotency_keys,
             Expiring::List => &mut self.lists,
             Expiring::Session | Expiring::SignInLink => &mut self.sessions,
+            Expiring::Connection => &mut self.connections,
+            Expiring::Client => &mut self.clients,
         }
     }
 }

@@ -1,9 +1,11 @@
 //! Every table and every row of the file, and nothing else. docs/storage.md describes them for people; a change here
 //! is a change of the format and needs a step in migrations.rs.
 
+mod connections;
 mod lists;
 mod web;
 
+pub(super) use connections::*;
 pub(super) use lists::*;
 pub(super) use web::*;
 
@@ -54,7 +56,7 @@ pub(super) const EXPIRIES: TableDefinition<&[u8; 41], ()> = TableDefinition::new
 pub(super) const META_FORMAT: &str = "format";
 
 /// The format that this version writes.
-pub(super) const FORMAT: u32 = 3;
+pub(super) const FORMAT: u32 = 5;
 
 /// What is to be done with every table, whatever its types.
 pub(super) trait TableVisitor {
@@ -93,7 +95,10 @@ pub(super) fn for_each_table<T: TableVisitor>(visitor: &mut T) -> Result<(), T::
     visitor.table(DAYS)?;
     visitor.table(LISTS)?;
     visitor.table(LIST_PARTS)?;
-    visitor.table(LIST_CODES)
+    visitor.table(LIST_CODES)?;
+    visitor.table(CLIENTS)?;
+    visitor.table(CONNECTIONS)?;
+    visitor.table(SECRETS)
 }
 
 /// Key of [`HOLDS`] and [`LEDGER`].
@@ -147,7 +152,11 @@ pub(super) enum Expiring {
     /// A row of [`SIGN_IN_LINKS`].
     SignInLink = 5,
     /// A row of [`LISTS`], with its parts and answers.
-    List = 6,
+    List = 8,
+    /// A row of [`CONNECTIONS`].
+    Connection = 6,
+    /// A row of [`CLIENTS`]; its id and 16 zeros stand for it.
+    Client = 7,
 }
 
 /// Key of [`EXPIRIES`]: what, when (8 bytes, big-endian), and the row's key.

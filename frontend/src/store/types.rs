@@ -1,11 +1,13 @@
 //! What the store's methods take and give.
 
 mod batches;
+mod connections;
 mod lists;
 mod results;
 mod web;
 
 pub use batches::*;
+pub use connections::*;
 pub use lists::*;
 pub use results::*;
 pub use web::*;

@@ -1,9 +1,10 @@
 //! The one table of the dashboard's pages and forms: method, path, who may ask, what body there is, handler.
 
 use super::{
-    Problem, Visit, assets, attempt, batches, home, keys, lists, plan, session, sessions, signin, signup,
-    usage,
+    Problem, Visit, assets, attempt, batches, docs, home, keys, lists, plan, session, sessions, signin,
+    signup, usage,
 };
+use crate::oauth::{authorize, connections};
 use crate::refusal::Refusal;
 use crate::router::{Method, Reply, parameter};
 use std::future::Future;
@@ -64,12 +65,17 @@ const fn send(path: &'static str, access: Access, handler: Handler) -> Route {
 const ROUTES: &[Route] = &[
     show("/", Access::Anybody, |visit| Box::pin(home::show(visit))),
     show("/assets/{name}", Access::Anybody, |visit| Box::pin(assets::show(visit))),
+    show("/docs", Access::Anybody, |visit| Box::pin(docs::show(visit))),
     show("/signup", Access::Anybody, |visit| Box::pin(signup::show(visit))),
     send("/signup", Access::Anybody, |visit| Box::pin(signup::submit(visit))),
     show("/signin", Access::Anybody, |visit| Box::pin(signin::show(visit))),
     send("/signin", Access::Anybody, |visit| Box::pin(signin::submit(visit))),
     show("/signin/link", Access::Anybody, |visit| Box::pin(signin::show_link(visit))),
     send("/signin/link", Access::Anybody, |visit| Box::pin(signin::submit_link(visit))),
+    show("/oauth/authorize", Access::SignedIn, |visit| Box::pin(authorize::show(visit))),
+    send("/oauth/authorize", Access::SignedIn, |visit| Box::pin(authorize::decide(visit))),
+    show("/connections", Access::SignedIn, |visit| Box::pin(connections::show(visit))),
+    send("/connections/end", Access::SignedIn, |visit| Box::pin(connections::end(visit))),
     show("/keys", Access::SignedIn, |visit| Box::pin(keys::show(visit))),
     send("/keys", Access::SignedIn, |visit| Box::pin(keys::create(visit))),
     send("/keys/revoke", Access::SignedIn, |visit| Box::pin(keys::revoke(visit))),

@@ -173,6 +173,10 @@ pub struct Purged {
     pub lists: u64,
     /// Sessions of the dashboard, and links to it.
     pub sessions: u64,
+    /// Connections of assistants.
+    pub connections: u64,
+    /// Clients of assistants.
+    pub clients: u64,
     /// Keys of the vault.
     pub vault_keys: u64,
     /// There is more to do: call again.
