@@ -188,7 +188,8 @@ async fn answer(
     note: &mut Note,
 ) -> Result<Reply, Refusal> {
     let (head, body) = request.into_parts();
-    if let Some(found) = visit::find(&worker, &head) {
+    let gateway = gateway::behind(head.uri.path(), &head.headers, &worker);
+    if let (Ok(None), Some(found)) = (&gateway, visit::find(&worker, &head)) {
         return Ok(visit::answer(worker, found, head, body, peer, note).await);
     }
     if let Some(found) = assistants::find(&worker, &head) {
@@ -196,12 +197,14 @@ async fn answer(
     }
     let found = router::find(head.method.as_str(), head.uri.path());
     note.path = found.as_ref().map_or(note.path, |(route, _)| route.path);
-    let guest = gateway::admit(head.uri.path(), found.is_ok(), &head.headers, &worker).await;
-    let admitted = match (guest, found) {
+    let admitted = match (gateway, found) {
         (Err(refusal), _) | (_, Err(refusal)) => Err(refusal),
-        (Ok(Some(guest)), Ok((route, parameter))) => Ok((route, parameter, Some(guest))),
         (Ok(None), Ok((route, parameter))) => {
             admit(route, &head.headers, &worker).map(|caller| (route, parameter, caller))
+        }
+        (Ok(Some(gateway)), Ok((route, parameter))) => {
+            let guest = gateway::guest(gateway, &head.headers, &worker).await;
+            guest.map(|caller| (route, parameter, Some(caller)))
         }
     };
     let awaits_consent = head.headers.contains_key(header::EXPECT);

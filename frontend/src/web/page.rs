@@ -8,8 +8,16 @@ use maud::{DOCTYPE, Markup, html};
 use std::borrow::Cow;
 
 /// Where the pages of one's own are, and what they are called.
-const PLACES: &[(&str, &str)] =
-    &[("/", "Overview"), ("/connections", "Connections"), ("/sessions", "Sessions")];
+const PLACES: &[(&str, &str)] = &[
+    ("/", "Overview"),
+    ("/try", "Try"),
+    ("/keys", "API keys"),
+    ("/usage", "Usage"),
+    ("/batches", "Batches"),
+    ("/plan", "Plan"),
+    ("/connections", "Connections"),
+    ("/sessions", "Sessions"),
+];
 
 /// A whole page, status 200. `title` stands in the window's title, not in the page.
 pub fn page(title: &str, signed_in: Option<&SignedIn>, body: Markup) -> Reply {
@@ -18,6 +26,16 @@ pub fn page(title: &str, signed_in: Option<&SignedIn>, body: Markup) -> Reply {
 
 /// A whole page of which the navigation shows `place` as the current one.
 pub fn page_at(title: &str, place: Option<&str>, signed_in: Option<&SignedIn>, body: Markup) -> Reply {
+    let footer = html! { p { "mailprobe · " a href="/docs" { "API reference" } } };
+    frame(title, header(place, signed_in), body, footer)
+}
+
+/// A whole page that leads nowhere: for a server without a dashboard.
+pub fn bare(title: &str, body: Markup) -> Reply {
+    frame(title, html! { header { span.brand { "mailprobe" } } }, body, html! { p { "mailprobe" } })
+}
+
+fn frame(title: &str, header: Markup, body: Markup, footer: Markup) -> Reply {
     let whole = html! {
         (DOCTYPE)
         html lang="en" {
@@ -32,9 +50,9 @@ pub fn page_at(title: &str, place: Option<&str>, signed_in: Option<&SignedIn>, b
             }
             body {
                 a.skip href="#main" { "Skip to the content" }
-                (header(place, signed_in))
+                (header)
                 main #main tabindex="-1" { (body) }
-                footer { p { "mailprobe · " a href="/docs" { "API reference" } } }
+                footer { (footer) }
             }
         }
     };

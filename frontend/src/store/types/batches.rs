@@ -143,6 +143,21 @@ pub struct BatchView {
     pub results: Option<Vec<(String, Reason)>>,
 }
 
+/// A batch in a list of batches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchSummary {
+    /// Its id.
+    pub batch: BatchId,
+    /// When it was made.
+    pub created_at: UnixMs,
+    /// Every row is answered.
+    pub completed: bool,
+    /// How many rows it has.
+    pub total: u32,
+    /// How many of them are answered.
+    pub checked: u32,
+}
+
 /// What a purge removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Purged {
