@@ -106,7 +106,8 @@ fn through_the_store(folder: &Path, batches: u64, under_way: usize) -> Result<Fi
             };
             let rows = (0..BATCH_ROWS_MAX).map(row).collect();
             let idempotency = Some(Idempotency { key: format!("key {number}"), body: [1; 32] });
-            let id = BatchId::new(NOW, 1 + u128::from(number));
+            // Far from the numbers that the store gives its own entries.
+            let id = BatchId::new(NOW, 1 << 60 | u128::from(number));
             let new = NewBatch { id, account, name: None, rows, idempotency, mode: BatchMode::Live };
             waiting.push_back((since, store.create_batch(new, NOW)));
         }

@@ -137,7 +137,7 @@ pub fn authenticate(
 }
 
 /// What follows the scheme; `None` for other schemes and for Bearer with nothing behind it.
-fn bearer_token(value: &[u8]) -> Option<&[u8]> {
+pub fn bearer_token(value: &[u8]) -> Option<&[u8]> {
     let value = value.trim_ascii();
     let (scheme, rest) = value.split_at_checked(b"Bearer".len())?;
     let token = rest.trim_ascii_start();

@@ -7,6 +7,7 @@
 //! What hyper itself cannot read (a malformed or oversized head) it answers with 400, 414 or 431 and no body, and
 //! closes.
 
+mod assistants;
 mod gateway;
 mod meter;
 mod pulse;
@@ -190,6 +191,9 @@ async fn answer(
     let gateway = gateway::behind(head.uri.path(), &head.headers, &worker);
     if let (Ok(None), Some(found)) = (&gateway, visit::find(&worker, &head)) {
         return Ok(visit::answer(worker, found, head, body, peer, note).await);
+    }
+    if let Some(found) = assistants::find(&worker, &head) {
+        return assistants::answer(worker, found, head, body, peer, note).await;
     }
     let found = router::find(head.method.as_str(), head.uri.path());
     note.path = found.as_ref().map_or(note.path, |(route, _)| route.path);

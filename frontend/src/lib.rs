@@ -4,6 +4,7 @@
 //! [`routes`], which asks the [`store`] and, through [`engine_client`], the engine.
 
 pub mod admin;
+pub mod assistants;
 pub mod auth;
 pub mod batch;
 pub mod cli;
@@ -23,7 +24,9 @@ pub mod idempotency;
 pub mod known_domains;
 pub mod limiter;
 pub mod listen;
+pub mod mcp;
 pub mod metrics;
+pub mod oauth;
 pub mod peers;
 pub mod query;
 pub mod rate_limit;

@@ -9,12 +9,17 @@
 //! through maud, which escapes it.
 
 pub mod assets;
+pub mod attempt;
+pub mod batches;
+pub mod chart;
 pub mod docs;
 pub mod form;
 pub mod guard;
 pub mod home;
+pub mod keys;
 pub mod page;
 pub mod password;
+pub mod plan;
 pub mod problem;
 pub mod routes;
 pub mod session;
@@ -22,6 +27,7 @@ pub mod sessions;
 pub mod signin;
 pub mod signup;
 pub mod throttle;
+pub mod usage;
 
 pub use problem::Problem;
 pub use routes::{Access, Body, Found, find};
@@ -149,7 +155,7 @@ impl Asked {
 
     /// The answer, and what the log is told where something went wrong here.
     pub async fn answer(self, body: Result<Bytes, Problem>) -> (Reply, Option<String>) {
-        let signed_in = match session::signed_in(&*self.worker.store, &self.head, clock::now()) {
+        let signed_in = match session::signed_in(&*self.worker.store, &self.head, clock::now()).await {
             Ok(signed_in) => signed_in,
             Err(problem) => return problem.render(None),
         };

@@ -1,5 +1,6 @@
 //! What a frontend thread has at hand.
 
+use crate::assistants::Assistants;
 use crate::batch::Door;
 use crate::engine_client::EngineClient;
 use crate::gate::Gate;
@@ -52,4 +53,6 @@ pub struct Commons {
     pub reference: String,
     /// The dashboard, where it is served.
     pub web: Option<Arc<Web>>,
+    /// What connects assistants, where they can be.
+    pub assistants: Option<Arc<Assistants>>,
 }

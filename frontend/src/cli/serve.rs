@@ -9,6 +9,7 @@ use super::flags::{DATA, ENGINE, Flags, SERVER};
 use super::{Failure, StartEngine, log, open_files};
 use crate::admin::first_run::first_run;
 use crate::admin::server::AdminServer;
+use crate::assistants::Assistants;
 use crate::batch::{Door, Feeder, Limits};
 use crate::clock;
 use crate::config::Config;
@@ -243,6 +244,7 @@ impl Crew<'_> {
             reference: reference::render(&serde_json::to_value(&description).map_err(unfit)?, &base)
                 .into_string(),
             web: Web::start(self.config).map_err(cannot)?,
+            assistants: Assistants::start(self.config, listeners.address).map_err(cannot)?,
         });
         let common = Common {
             driver: self.choice.driver,

@@ -1,7 +1,7 @@
 //! `GET` and `POST /v1/verify`: one address.
 
 mod detail;
-mod fast;
+pub mod fast;
 pub mod full;
 pub mod test_mode;
 

@@ -1,10 +1,11 @@
 //! For tests: the index of expiries has one note for each row that expires, and no other.
 
-use super::RedbStore;
 use super::row::Row;
 use super::tables::{
-    BATCHES, BatchRow, EXPIRIES, Expiring, IDEMPOTENCY, IdempotencyRow, RESULTS, ResultRow, expiry_key,
+    BATCHES, BatchRow, CLIENTS, CONNECTIONS, ClientRow, ConnectionRow, EXPIRIES, Expiring, IDEMPOTENCY,
+    IdempotencyRow, RESULTS, ResultRow, client_expiry_row, expiry_key,
 };
+use super::{ClientId, RedbStore};
 use ::redb::{ReadableDatabase, ReadableTable, ReadableTableMetadata};
 use std::collections::BTreeSet;
 
@@ -22,6 +23,16 @@ pub(super) fn check_index(store: &RedbStore) {
         let (key, row) = next.unwrap();
         let row = IdempotencyRow::decode(row.value()).unwrap();
         expected.insert(expiry_key(Expiring::Idempotency, row.expires_at(), key.value()));
+    }
+    for next in transaction.open_table(CONNECTIONS).unwrap().iter().unwrap() {
+        let (key, row) = next.unwrap();
+        let row = ConnectionRow::decode(row.value()).unwrap();
+        expected.insert(expiry_key(Expiring::Connection, row.expires_at, key.value()));
+    }
+    for next in transaction.open_table(CLIENTS).unwrap().iter().unwrap() {
+        let (key, row) = next.unwrap();
+        let (id, row) = (ClientId::from_bytes(*key.value()), ClientRow::decode(row.value()).unwrap());
+        expected.insert(expiry_key(Expiring::Client, row.expires_at, &client_expiry_row(id)));
     }
     let mut open = 0;
     for next in transaction.open_table(BATCHES).unwrap().iter().unwrap() {

@@ -9,7 +9,7 @@ use std::path::Path;
 type Step = fn(&WriteTransaction) -> Result<(), StoreError>;
 
 /// `STEPS[n]` leads from format n + 1 to n + 2.
-const STEPS: [Step; FORMAT as usize - 1] = [to_2, to_3];
+const STEPS: [Step; FORMAT as usize - 1] = [to_2, to_3, to_4];
 
 /// Makes the tables of a new file, or brings those of an old one up to date.
 pub(super) fn migrate(database: &Database, path: &Path) -> Result<(), OpenError> {
@@ -55,7 +55,8 @@ fn create(database: &Database, format: u32) -> Result<(), StoreError> {
         transaction.open_table(tables::HOLDS)?;
         transaction.open_table(tables::LEDGER)?;
         to_2(transaction)?;
-        to_3(transaction)
+        to_3(transaction)?;
+        to_4(transaction)
     };
     apply(database, make, format)
 }
@@ -82,6 +83,14 @@ fn to_3(transaction: &WriteTransaction) -> Result<(), StoreError> {
     transaction.open_table(tables::SESSIONS_OF)?;
     transaction.open_table(tables::SIGN_IN_LINKS)?;
     transaction.open_table(tables::DAYS)?;
+    Ok(())
+}
+
+/// From format 3 to 4, which adds the tables of assistants.
+fn to_4(transaction: &WriteTransaction) -> Result<(), StoreError> {
+    transaction.open_table(tables::CLIENTS)?;
+    transaction.open_table(tables::CONNECTIONS)?;
+    transaction.open_table(tables::SECRETS)?;
     Ok(())
 }
 

@@ -17,6 +17,7 @@ mod accounts;
 mod audit;
 pub mod backup;
 mod batches;
+mod connections;
 #[cfg(test)]
 mod crash;
 mod days;
@@ -49,9 +50,10 @@ mod writer;
 
 pub use self::redb::{Opening, RedbStore, StoreOptions};
 
+pub use connections::Connections;
 pub use error::{BatchError, ChangeError, HoldError, OpenError, SettleError, StoreError};
 pub use folder::DATABASE_FILE;
-pub use id::{AccountId, BatchId, EntryId, KeyId};
+pub use id::{AccountId, BatchId, ClientId, ConnectionId, EntryId, KeyId};
 pub use pending::{Pending, Reply, pending};
 pub use types::*;
 pub use vault::KEY_FOLDER;
@@ -64,7 +66,7 @@ use backup::{BackupError, BackupSummary};
 use std::io::Write;
 
 /// See the module. Every implementation is shared as `Arc<dyn Store>`.
-pub trait Store: WebStore + Send + Sync {
+pub trait Store: Connections + WebStore + Send + Sync {
     /// The plans that it was opened with.
     fn plans(&self) -> &PlanTable;
 

@@ -20,8 +20,15 @@ const STEPS: usize = 2_000;
 const ENDED_MAX: usize = 100;
 
 /// Kinds that are removed as they are.
-const REMOVABLE: [Expiring; 5] =
-    [Expiring::Result, Expiring::Batch, Expiring::Idempotency, Expiring::Session, Expiring::SignInLink];
+const REMOVABLE: [Expiring; 7] = [
+    Expiring::Result,
+    Expiring::Batch,
+    Expiring::Idempotency,
+    Expiring::Session,
+    Expiring::SignInLink,
+    Expiring::Connection,
+    Expiring::Client,
+];
 
 impl Txn<'_> {
     /// The steps with a group, by the time of the latest write of it.
@@ -66,6 +73,8 @@ impl Txn<'_> {
             Expiring::Idempotency => drop(self.idempotency.remove(key)?),
             Expiring::Session => self.remove_session(key)?,
             Expiring::SignInLink => self.remove_link(key)?,
+            Expiring::Connection => drop(self.remove_connection(key)?),
+            Expiring::Client => self.forget_client(key)?,
             Expiring::Batch | Expiring::OpenBatch => {
                 self.batch_rows.remove(key)?;
                 self.batches.remove(key)?;
@@ -93,6 +102,8 @@ impl Purged {
             Expiring::OpenBatch => &mut self.ended,
             Expiring::Idempotency => &mut self.idempotency_keys,
             Expiring::Session | Expiring::SignInLink => &mut self.sessions,
+            Expiring::Connection => &mut self.connections,
+            Expiring::Client => &mut self.clients,
         }
     }
 }

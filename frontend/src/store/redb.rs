@@ -7,6 +7,7 @@ use super::backup::{self, BackupError, BackupSummary, Sizes};
 use super::folder::Folder;
 use super::index::{KeyChange, KeyIndex};
 use super::ledger::HoldEnd;
+use super::results::SealedResult;
 use super::row::Row;
 use super::tables::{
     self, ACCOUNTS, AccountRow, BATCH_ROWS, BATCHES, EntryRow, HOLDS, KEYS, KeyRow, LEDGER, NAMES,
@@ -22,7 +23,7 @@ use super::{
 };
 use crate::credits::Balance;
 use crate::rate_limit::{Kept, Overrides};
-use ::redb::{Builder, Database, ReadOnlyTable, ReadableDatabase, ReadableTable};
+use ::redb::{Builder, Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::ops::Bound;
@@ -141,6 +142,35 @@ impl RedbStore {
         work: impl FnOnce(&mut Txn<'_>) -> Result<Result<T, ChangeError>, StoreError> + Send + 'static,
     ) -> Pending<T, ChangeError> {
         self.writer.submit(Class::New, work)
+    }
+
+    /// Queues a write.
+    pub(super) fn write<T, E>(
+        &self,
+        class: Class,
+        work: impl FnOnce(&mut Txn<'_>) -> Result<Result<T, E>, StoreError> + Send + 'static,
+    ) -> Pending<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        self.writer.submit(class, work)
+    }
+
+    pub(super) fn begin_read(&self) -> Result<ReadTransaction, StoreError> {
+        Ok(self.database.begin_read()?)
+    }
+
+    /// What is to be written of a verdict that is known already.
+    pub(super) fn seal_known(
+        &self,
+        hold: HoldRef,
+        record: ResultRecord,
+        now: UnixMs,
+    ) -> Result<SealedResult, StoreError> {
+        let results = self.database.begin_read()?.open_table(RESULTS)?;
+        let verdict_at = results::verdict_at(&results, &self.vault, &record, now)?;
+        results::seal(&self.vault, hold.account, record, verdict_at, now)
     }
 
     fn batch_tables(&self) -> Result<BatchTables, StoreError> {
@@ -349,12 +379,7 @@ impl Store for RedbStore {
     }
 
     fn charge_known(&self, hold: HoldRef, record: ResultRecord, now: UnixMs) -> Pending<Balance, HoldError> {
-        let seal = || {
-            let results = self.database.begin_read()?.open_table(RESULTS)?;
-            let verdict_at = results::verdict_at(&results, &self.vault, &record, now)?;
-            results::seal(&self.vault, hold.account, record, verdict_at, now)
-        };
-        match seal() {
+        match self.seal_known(hold, record, now) {
             Ok(result) => self.writer.submit(Class::New, move |txn| txn.charge_known(hold, &result, now)),
             Err(error) => Pending::ready(Err(error.into())),
         }

@@ -1,8 +1,10 @@
 //! Every table and every row of the file, and nothing else. docs/storage.md describes them for people; a change here
 //! is a change of the format and needs a step in migrations.rs.
 
+mod connections;
 mod web;
 
+pub(super) use connections::*;
 pub(super) use web::*;
 
 use super::row::{In, Out, Row};
@@ -52,7 +54,7 @@ pub(super) const EXPIRIES: TableDefinition<&[u8; 41], ()> = TableDefinition::new
 pub(super) const META_FORMAT: &str = "format";
 
 /// The format that this version writes.
-pub(super) const FORMAT: u32 = 3;
+pub(super) const FORMAT: u32 = 4;
 
 /// What is to be done with every table, whatever its types.
 pub(super) trait TableVisitor {
@@ -88,7 +90,10 @@ pub(super) fn for_each_table<T: TableVisitor>(visitor: &mut T) -> Result<(), T::
     visitor.table(SESSIONS)?;
     visitor.table(SESSIONS_OF)?;
     visitor.table(SIGN_IN_LINKS)?;
-    visitor.table(DAYS)
+    visitor.table(DAYS)?;
+    visitor.table(CLIENTS)?;
+    visitor.table(CONNECTIONS)?;
+    visitor.table(SECRETS)
 }
 
 /// Key of [`HOLDS`] and [`LEDGER`].
@@ -141,6 +146,10 @@ pub(super) enum Expiring {
     Session = 4,
     /// A row of [`SIGN_IN_LINKS`].
     SignInLink = 5,
+    /// A row of [`CONNECTIONS`].
+    Connection = 6,
+    /// A row of [`CLIENTS`]; its id and 16 zeros stand for it.
+    Client = 7,
 }
 
 /// Key of [`EXPIRIES`]: what, when (8 bytes, big-endian), and the row's key.

@@ -1,10 +1,12 @@
 //! What the store's methods take and give.
 
 mod batches;
+mod connections;
 mod results;
 mod web;
 
 pub use batches::*;
+pub use connections::*;
 pub use results::*;
 pub use web::*;
 

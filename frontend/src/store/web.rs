@@ -44,8 +44,9 @@ pub trait WebStore {
     /// As [`WebStore::user`].
     fn session(&self, hash: &TokenHash, now: UnixMs) -> Result<Option<Session>, StoreError>;
 
-    /// Notes that a session was used. Never waited for: the next use makes up for a note that is lost.
-    fn session_used(&self, hash: TokenHash, now: UnixMs);
+    /// Notes that a session was used; to be called at most each [`SESSION_STEP_MS`]. The next use makes up for a note
+    /// that is lost.
+    fn session_used(&self, hash: TokenHash, now: UnixMs) -> Pending<(), StoreError>;
 
     /// The account's sessions that are not over, the newest first.
     ///
@@ -75,6 +76,17 @@ pub trait WebStore {
         new: NewSession,
         now: UnixMs,
     ) -> Pending<Option<AccountId>, StoreError>;
+
+    /// The account's last batches that can be read, the newest first, at most `limit`.
+    ///
+    /// # Errors
+    /// As [`WebStore::user`].
+    fn recent_batches(
+        &self,
+        account: AccountId,
+        limit: usize,
+        now: UnixMs,
+    ) -> Result<Vec<BatchSummary>, StoreError>;
 
     /// What the account did on each day of the last [`DAYS_KEPT`] on which it did anything, the oldest first.
     ///

@@ -1,7 +1,8 @@
 //! `/`: what this is, or the overview of an account.
 
 use super::session::SignedIn;
-use super::{Problem, Visit, page};
+use super::sessions::time;
+use super::{Problem, Visit, batches, chart, page};
 use crate::clock;
 use crate::router::Reply;
 use maud::html;
@@ -32,11 +33,40 @@ fn landing(visit: &Visit) -> Reply {
 }
 
 fn overview(visit: &Visit, signed_in: &SignedIn) -> Result<Reply, Problem> {
-    let account = visit.worker.store.account(signed_in.account, clock::now())?;
-    let account = account.ok_or_else(Problem::not_found)?;
+    let (store, now) = (&visit.worker.store, clock::now());
+    let account = store.account(signed_in.account, now)?.ok_or_else(Problem::not_found)?;
+    let (days, keys) = (store.days(signed_in.account, now)?, store.keys(signed_in.account)?);
+    let recent = store.recent_batches(signed_in.account, 5, now)?;
+    let plan = store.plans().find(&account.plan).map_or(account.plan.as_str(), |plan| plan.name.as_str());
+    let balance = &account.balance;
     let body = html! {
         h1 { "Overview" }
-        p { "Credits left: " strong { (account.balance.available()) } }
+        @if !account.status.is_usable() {
+            p.notice.warn { "The subscription is " (account.status.as_str()) ": nothing can be charged. See " a href="/plan" { "your plan" } "." }
+        } @else if balance.available() == 0 {
+            p.notice.warn { "No credits are left. " @if let Some(end) = account.period_end { "New ones come at " (time(end)) ". " } "Fast checks stay free." }
+        }
+        @if keys.iter().all(|key| key.revoked_at.is_some()) {
+            p.notice { "To call the API, " a href="/keys" { "make a key" } "." }
+        }
+        div.grid {
+            section.card {
+                h2 { "Credits left" }
+                p.big #credits { (balance.available()) }
+                p.soft { (balance.plan_left) " of " (balance.allowance) " of the plan" @if balance.pack_left > 0 { ", " (balance.pack_left) " of packs" } }
+            }
+            section.card {
+                h2 { "Plan" }
+                p.big { (plan) }
+                p.soft { @match account.period_end { Some(end) => { "New credits at " (time(end)) }, None => "Credits are given once" } }
+            }
+            section.card {
+                h2 { "Do" }
+                p.actions { a.button href="/try" { "Try an address" } }
+            }
+        }
+        section.card { h2 { "Last 30 days" } (chart::days(&days, 30, now)) p { a href="/usage" { "More about usage" } } }
+        section.card { h2 { "Recent batches" } (batches::table(&recent)) }
     };
     Ok(page::page_at("Overview", Some("/"), Some(signed_in), body))
 }

@@ -8,7 +8,16 @@ use maud::{DOCTYPE, Markup, html};
 use std::borrow::Cow;
 
 /// Where the pages of one's own are, and what they are called.
-const PLACES: &[(&str, &str)] = &[("/", "Overview"), ("/sessions", "Sessions")];
+const PLACES: &[(&str, &str)] = &[
+    ("/", "Overview"),
+    ("/try", "Try"),
+    ("/keys", "API keys"),
+    ("/usage", "Usage"),
+    ("/batches", "Batches"),
+    ("/plan", "Plan"),
+    ("/connections", "Connections"),
+    ("/sessions", "Sessions"),
+];
 
 /// A whole page, status 200. `title` stands in the window's title, not in the page.
 pub fn page(title: &str, signed_in: Option<&SignedIn>, body: Markup) -> Reply {

@@ -1,6 +1,10 @@
 //! The one table of the dashboard's pages and forms: method, path, who may ask, what body there is, handler.
 
-use super::{Problem, Visit, assets, docs, home, session, sessions, signin, signup};
+use super::{
+    Problem, Visit, assets, attempt, batches, docs, home, keys, plan, session, sessions, signin, signup,
+    usage,
+};
+use crate::oauth::{authorize, connections};
 use crate::refusal::Refusal;
 use crate::router::{Method, Reply, parameter};
 use std::future::Future;
@@ -66,6 +70,19 @@ const ROUTES: &[Route] = &[
     send("/signin", Access::Anybody, |visit| Box::pin(signin::submit(visit))),
     show("/signin/link", Access::Anybody, |visit| Box::pin(signin::show_link(visit))),
     send("/signin/link", Access::Anybody, |visit| Box::pin(signin::submit_link(visit))),
+    show("/oauth/authorize", Access::SignedIn, |visit| Box::pin(authorize::show(visit))),
+    send("/oauth/authorize", Access::SignedIn, |visit| Box::pin(authorize::decide(visit))),
+    show("/connections", Access::SignedIn, |visit| Box::pin(connections::show(visit))),
+    send("/connections/end", Access::SignedIn, |visit| Box::pin(connections::end(visit))),
+    show("/keys", Access::SignedIn, |visit| Box::pin(keys::show(visit))),
+    send("/keys", Access::SignedIn, |visit| Box::pin(keys::create(visit))),
+    send("/keys/revoke", Access::SignedIn, |visit| Box::pin(keys::revoke(visit))),
+    show("/usage", Access::SignedIn, |visit| Box::pin(usage::show(visit))),
+    show("/try", Access::SignedIn, |visit| Box::pin(attempt::show(visit))),
+    send("/try", Access::SignedIn, |visit| Box::pin(attempt::submit(visit))),
+    show("/batches", Access::SignedIn, |visit| Box::pin(batches::list(visit))),
+    show("/batches/{id}", Access::SignedIn, |visit| Box::pin(batches::show(visit))),
+    show("/plan", Access::SignedIn, |visit| Box::pin(plan::show(visit))),
     show("/sessions", Access::SignedIn, |visit| Box::pin(sessions::show(visit))),
     send("/sessions/end", Access::SignedIn, |visit| Box::pin(sessions::end(visit))),
     send("/sessions/end-others", Access::SignedIn, |visit| Box::pin(sessions::end_others(visit))),

@@ -39,14 +39,17 @@ impl fmt::Debug for SignedIn {
 ///
 /// # Errors
 /// The store cannot be read.
-pub fn signed_in(store: &dyn Store, head: &Head, now: UnixMs) -> Result<Option<SignedIn>, Problem> {
+pub async fn signed_in(store: &dyn Store, head: &Head, now: UnixMs) -> Result<Option<SignedIn>, Problem> {
     let Some(token) = cookie(&head.cookies, SESSION_COOKIE).filter(|token| token.len() == TOKEN_CHARS) else {
         return Ok(None);
     };
     let hash = token_hash(token);
     let Some(Session { account, seen_at, .. }) = store.session(&hash, now)? else { return Ok(None) };
     if now >= seen_at.saturating_add(SESSION_STEP_MS) {
-        store.session_used(hash, now);
+        // Not a reason to refuse: the session is good without the note.
+        if let Err(error) = store.session_used(hash, now).await {
+            tracing::warn!("the use of a session was not noted: {error}");
+        }
     }
     let csrf = hex(digest(&SHA256, format!("mailprobe session form {token}").as_bytes()).as_ref());
     Ok(Some(SignedIn { account, session: hash, csrf }))

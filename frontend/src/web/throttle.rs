@@ -27,12 +27,16 @@ const NETWORK: Allowance = Allowance { attempts: 60, window_ms: 10 * 60 * 1000 }
 /// Each brings a free plan's credits.
 const SIGN_UP: Allowance = Allowance { attempts: 10, window_ms: 60 * 60 * 1000 };
 
+/// Each takes a place among the clients of assistants.
+const REGISTRATION: Allowance = Allowance { attempts: 30, window_ms: 60 * 60 * 1000 };
+
 /// What is counted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Subject {
     User([u8; 32]),
     Network(IpAddr),
     SignUp(IpAddr),
+    Registration(IpAddr),
 }
 
 impl Subject {
@@ -41,6 +45,7 @@ impl Subject {
             Subject::User(_) => USER,
             Subject::Network(_) => NETWORK,
             Subject::SignUp(_) => SIGN_UP,
+            Subject::Registration(_) => REGISTRATION,
         }
     }
 }
@@ -92,6 +97,18 @@ impl Throttle {
     /// [`TooOften`].
     pub fn sign_up(&self, peer: IpAddr, now: UnixMs) -> Result<(), TooOften> {
         if self.networks { attempt(&mut self.lock(), Subject::SignUp(network(peer)), now) } else { Ok(()) }
+    }
+
+    /// A client of assistants that registers itself.
+    ///
+    /// # Errors
+    /// [`TooOften`].
+    pub fn registration(&self, peer: IpAddr, now: UnixMs) -> Result<(), TooOften> {
+        if self.networks {
+            attempt(&mut self.lock(), Subject::Registration(network(peer)), now)
+        } else {
+            Ok(())
+        }
     }
 
     /// An attempt that only the network is counted for.

@@ -45,16 +45,9 @@ fn other_methods_are_405_and_allow_names_the_right_ones() {
 #[test]
 fn unknown_paths_are_404() {
     let account = shared().account("free");
-    for path in [
-        "/",
-        "/v1",
-        "/v1/",
-        "/v1/verification",
-        "/v1/verify/batch/a/b",
-        "/v1/accounts",
-        "/verify",
-        "/account",
-    ] {
+    for path in
+        ["/v1", "/v1/", "/v1/verification", "/v1/verify/batch/a/b", "/v1/accounts", "/verify", "/account"]
+    {
         account.call(get(path)).assert_refused(404, "not_found");
         account.call(post(path, &json!({}))).assert_refused(404, "not_found");
     }

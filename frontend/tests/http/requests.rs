@@ -104,7 +104,7 @@ fn paths_and_methods() {
         assert_eq!((got.status, got.header("allow")), (status, allow), "{method} {path}");
         assert_eq!(got.error(), if status == 404 { "not_found" } else { "method_not_allowed" });
     };
-    check("GET", "/", 404, None);
+    check("GET", "/nothing", 404, None);
     check("GET", "/v1/verify/", 404, None);
     check("POST", "/v1/accounts", 404, None);
     check("PUT", "/v1/verify", 405, Some("GET, POST"));

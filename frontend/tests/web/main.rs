@@ -2,12 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod account;
 mod attacks;
 mod browser;
 #[expect(dead_code, reason = "shared with the tests of the API, which use all of it")]
 #[path = "../http/client.rs"]
 mod client;
 mod credentials;
+mod keys;
 #[path = "../http/scripted.rs"]
 mod scripted;
 #[expect(dead_code, reason = "shared with the tests of the API, which use all of it")]

@@ -155,7 +155,8 @@ mod tests {
         tracing::subscriber::with_default(builder().with_writer(move || other.clone()).finish(), &log);
         [ours, theirs].map(|sink| {
             let text = String::from_utf8(sink.0.lock().unwrap().clone()).unwrap();
-            let without_time: Vec<&str> = text.lines().map(|line| line.split_once(' ').unwrap().1).collect();
+            let without_time: Vec<&str> =
+                text.lines().map(|line| line.split_once(' ').map_or(line, |(_, rest)| rest)).collect();
             without_time.join("\n")
         })
     }

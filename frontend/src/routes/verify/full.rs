@@ -16,7 +16,8 @@ use crate::engine_client::NoFinding;
 use crate::refusal::Refusal;
 use crate::store::id::random_bits;
 use crate::store::{
-    AccountId, AddressHash, EntryId, HoldRef, HoldRequest, Known, ResultRecord, Settlement, StoredResult,
+    AccountId, AddressHash, AttemptError, ConnectionId, EntryId, HoldRef, HoldRequest, Known, ResultRecord,
+    Settlement, StoredResult,
 };
 use crate::survive::survive;
 use crate::worker::Worker;
@@ -42,9 +43,32 @@ pub struct Checked {
     pub cached: bool,
 }
 
+/// Whose credits pay for a check, and by which right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Payer {
+    /// The account.
+    pub account: AccountId,
+    /// The connection of an assistant, of whose attempts a charged check takes one; none where the account itself asks.
+    pub connection: Option<ConnectionId>,
+}
+
+/// Why nothing was checked.
+pub enum Denied {
+    /// As any caller is told.
+    Refused(Refusal),
+    /// The connection may not.
+    Attempt(AttemptError),
+}
+
+impl<E: Into<Refusal>> From<E> for Denied {
+    fn from(error: E) -> Denied {
+        Denied::Refused(error.into())
+    }
+}
+
 /// Who asks about what.
 struct Question {
-    account: AccountId,
+    payer: Payer,
     address: Address,
     hash: AddressHash,
 }
@@ -54,35 +78,49 @@ struct Question {
 /// # Errors
 /// 402 without a credit, 503 without an answer; then nothing is charged.
 pub async fn check(worker: &Rc<Worker>, account: AccountId, address: Address) -> Result<Checked, Refusal> {
+    let checked = check_for(worker, Payer { account, connection: None }, address).await;
+    checked.map_err(|denied| match denied {
+        Denied::Refused(refusal) => refusal,
+        Denied::Attempt(error) => Refusal::defect().inside(error),
+    })
+}
+
+/// The same for a payer of any kind.
+///
+/// # Errors
+/// As [`check`], and where the connection may not.
+pub async fn check_for(worker: &Rc<Worker>, payer: Payer, address: Address) -> Result<Checked, Denied> {
     let hash = worker.store.hash_address(&address.canonical());
-    if let Known::Own(result) = worker.store.known(account, &hash, clock::now())? {
+    if let Known::Own(result) = worker.store.known(payer.account, &hash, clock::now())? {
         return Ok(repeat(result));
     }
     let worker = Rc::clone(worker);
     monoio::spawn(async move {
         let _promise = worker.gate.promise();
-        one_at_a_time(&worker, Question { account, address, hash }).await
+        one_at_a_time(&worker, Question { payer, address, hash }).await
     })
     .await
 }
 
 /// One for an account and an address: whoever is behind another has a repeat when that one is through. If that one
 /// is refused, so are those behind it.
-async fn one_at_a_time(worker: &Worker, question: Question) -> Result<Checked, Refusal> {
+///
+/// What a connection may not is no reason to refuse anybody else.
+async fn one_at_a_time(worker: &Worker, question: Question) -> Result<Checked, Denied> {
     loop {
-        match worker.commons.flights.board((question.account, question.hash)) {
+        match worker.commons.flights.board((question.payer.account, question.hash)) {
             Seat::First(flight) => {
                 let outcome = survive(look_then_charge(worker, &question)).await;
-                let outcome =
-                    outcome.unwrap_or_else(|_panicked| Err(Refusal::defect().inside("a check panicked")));
-                if let Err(refusal) = &outcome {
+                let outcome = outcome
+                    .unwrap_or_else(|_panicked| Err(Refusal::defect().inside("a check panicked").into()));
+                if let Err(Denied::Refused(refusal)) = &outcome {
                     flight.refuse(refusal);
                 }
                 return outcome;
             }
             Seat::Behind(waiting) => {
                 if let Some(refusal) = waiting.await {
-                    return Err(refusal);
+                    return Err(refusal.into());
                 }
             }
         }
@@ -90,26 +128,33 @@ async fn one_at_a_time(worker: &Worker, question: Question) -> Result<Checked, R
 }
 
 /// From here on nobody else checks the address for this account, so what the store says stays true.
-async fn look_then_charge(worker: &Worker, question: &Question) -> Result<Checked, Refusal> {
+async fn look_then_charge(worker: &Worker, question: &Question) -> Result<Checked, Denied> {
     let now = clock::now();
-    let known = worker.store.known(question.account, &question.hash, now)?;
+    let Payer { account, connection } = question.payer;
+    let known = worker.store.known(account, &question.hash, now)?;
     if let Known::Own(result) = known {
         return Ok(repeat(result));
     }
     let bits = random_bits().map_err(|error| Refusal::unready().inside(error))?;
-    let hold = HoldRef { account: question.account, id: EntryId::new(now, bits) };
-    let share = worker.limiter.take_fair_use(question.account, now)?;
+    let hold = HoldRef { account, id: EntryId::new(now, bits) };
+    let share = worker.limiter.take_fair_use(account, now)?;
     if let Known::Shared(result) = known {
         let record = ResultRecord { address: question.hash, reason: result.reason };
-        let balance = worker.store.charge_known(hold, record, now).await?;
+        let balance = match connection {
+            None => worker.store.charge_known(hold, record, now).await?,
+            Some(id) => worker.store.attempt_known(id, hold, record, now).await.map_err(deny)?.balance,
+        };
         share.charged();
         return Ok(charged(result.reason, balance.available()));
     }
-    worker.store.hold(HoldRequest { hold, credits: 1 }, now).await?;
+    match connection {
+        None => drop(worker.store.hold(HoldRequest { hold, credits: 1 }, now).await?),
+        Some(id) => drop(worker.store.attempt(id, hold, now).await.map_err(deny)?),
+    }
     let probe = worker.engine.probe(question.address.clone(), Priority::Single);
     let refusal = match survive(monoio::time::timeout(PROBE_TIME_MAX, probe)).await {
         Ok(Ok(Ok(finding))) => {
-            return settle(worker, hold, question.hash, &finding).await.inspect(|_| share.charged());
+            return Ok(settle(worker, hold, question.hash, &finding).await.inspect(|_| share.charged())?);
         }
         Ok(Ok(Err(none))) => refuse(none),
         Ok(Err(_elapsed)) => Refusal::full().inside("the engine did not answer in time"),
@@ -118,7 +163,7 @@ async fn look_then_charge(worker: &Worker, question: &Question) -> Result<Checke
     if let Err(error) = worker.store.void(hold, clock::now()).await {
         tracing::error!(hold = %hold.id, "a hold could not be voided and stays until the next start: {error}");
     }
-    Err(refusal)
+    Err(refusal.into())
 }
 
 async fn settle(
@@ -133,6 +178,14 @@ async fn settle(
         Ok(balance) => Ok(charged(reason, balance.available())),
         // Not given away: an answer is only an answer once it is durable.
         Err(error) => Err(Refusal::unready().inside(format!("hold {} was not settled: {error}", hold.id))),
+    }
+}
+
+fn deny(error: AttemptError) -> Denied {
+    match error {
+        AttemptError::Hold(error) => error.into(),
+        AttemptError::Store(error) => error.into(),
+        AttemptError::Ended | AttemptError::Spent { .. } => Denied::Attempt(error),
     }
 }
 

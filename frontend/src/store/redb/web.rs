@@ -3,14 +3,14 @@
 use super::super::days;
 use super::super::row::Row;
 use super::super::tables::{
-    DAYS, EMAILS, LinkRow, SESSIONS, SESSIONS_OF, SIGN_IN_LINKS, SessionRow, USERS, UserRow, session_in,
-    session_of,
+    BATCHES, BatchRow, DAYS, EMAILS, LinkRow, SESSIONS, SESSIONS_OF, SIGN_IN_LINKS, SessionRow, USERS,
+    UserRow, account_range, session_in, session_of, split,
 };
 use super::super::types::*;
 use super::super::users::{email_hash, open_email, seal_email};
 use super::super::web::WebStore;
 use super::super::writer::Class;
-use super::super::{AccountId, Pending, StoreError};
+use super::super::{AccountId, BatchId, Pending, StoreError};
 use super::RedbStore;
 use ::redb::ReadableDatabase;
 
@@ -65,12 +65,8 @@ impl WebStore for RedbStore {
         Ok(row.filter(|row| now < row.expires_at()).map(|row| view(*hash, row)))
     }
 
-    fn session_used(&self, hash: TokenHash, now: UnixMs) {
-        if !self.writer.is_crowded() {
-            let noted: Pending<(), StoreError> =
-                self.writer.submit(Class::New, move |txn| Ok(Ok(txn.note_session_use(hash, now)?)));
-            drop(noted);
-        }
+    fn session_used(&self, hash: TokenHash, now: UnixMs) -> Pending<(), StoreError> {
+        self.writer.submit(Class::New, move |txn| Ok(Ok(txn.note_session_use(hash, now)?)))
     }
 
     fn sessions(&self, account: AccountId, now: UnixMs) -> Result<Vec<Session>, StoreError> {
@@ -112,6 +108,32 @@ impl WebStore for RedbStore {
         now: UnixMs,
     ) -> Pending<Option<AccountId>, StoreError> {
         self.writer.submit(Class::New, move |txn| Ok(Ok(txn.use_link(&hash, new, now)?)))
+    }
+
+    fn recent_batches(
+        &self,
+        account: AccountId,
+        limit: usize,
+        now: UnixMs,
+    ) -> Result<Vec<BatchSummary>, StoreError> {
+        let batches = self.database.begin_read()?.open_table(BATCHES)?;
+        let range = account_range(account);
+        let (first, last) = (range.start(), range.end());
+        let mut found = Vec::new();
+        for next in batches.range::<&[u8; 32]>(first..=last)?.rev() {
+            let (key, row) = next?;
+            let row = BatchRow::decode(row.value())?;
+            if row.is_open() || now < row.expires_at() {
+                let completed = !row.is_open();
+                let BatchRow { created_at, total, answered, .. } = row;
+                let batch = BatchId::from_bytes(split(key.value()).1);
+                found.push(BatchSummary { batch, created_at, completed, total, checked: answered });
+            }
+            if found.len() >= limit {
+                break;
+            }
+        }
+        Ok(found)
     }
 
     fn days(&self, account: AccountId, now: UnixMs) -> Result<Vec<DayCounts>, StoreError> {

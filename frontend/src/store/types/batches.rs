@@ -143,6 +143,21 @@ pub struct BatchView {
     pub results: Option<Vec<(String, Reason)>>,
 }
 
+/// A batch in a list of batches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchSummary {
+    /// Its id.
+    pub batch: BatchId,
+    /// When it was made.
+    pub created_at: UnixMs,
+    /// Every row is answered.
+    pub completed: bool,
+    /// How many rows it has.
+    pub total: u32,
+    /// How many of them are answered.
+    pub checked: u32,
+}
+
 /// What a purge removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Purged {
@@ -156,6 +171,10 @@ pub struct Purged {
     pub idempotency_keys: u64,
     /// Sessions of the dashboard, and links to it.
     pub sessions: u64,
+    /// Connections of assistants.
+    pub connections: u64,
+    /// Clients of assistants.
+    pub clients: u64,
     /// Keys of the vault.
     pub vault_keys: u64,
     /// There is more to do: call again.

@@ -1,0 +1,259 @@
+//! The endpoints that assistants' programs call: one table of method, path, body, who may ask, and handler.
+//!
+//! Beside the API, as they keep other forms: OAuth's errors, JSON-RPC's answers, tokens in place of keys. What users
+//! see in a browser on the way to a connection is the dashboard's ([`crate::web`]).
+
+use crate::auth::bearer_token;
+use crate::clock;
+use crate::config::Config;
+use crate::mcp::Visit;
+use crate::mcp::message::Headers;
+use crate::oauth::document::Documents;
+use crate::oauth::fetch::Fetcher;
+use crate::oauth::secret::Secret;
+use crate::oauth::site::{MCP, REGISTER, RESOURCE_METADATA, REVOKE, Site, TOKEN};
+use crate::oauth::{failed, json_error, json_reply, registration, token};
+use crate::refusal::Refusal;
+use crate::router::{Method, Reply};
+use crate::store::Connection;
+use crate::web::throttle::Throttle;
+use crate::worker::Worker;
+use bytes::Bytes;
+use serde_json::json;
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// What all threads share of assistants.
+pub struct Assistants {
+    /// Where we are.
+    pub site: Site,
+    /// Clients that are known by their metadata.
+    pub documents: Documents,
+    /// Whether documents can be fetched.
+    documents_usable: bool,
+    /// Registrations.
+    pub throttle: Throttle,
+}
+
+impl Assistants {
+    /// Starts what they need; none where they cannot connect, which the log is told.
+    ///
+    /// # Errors
+    /// A thread could not be started.
+    pub fn start(config: &Config, listen: SocketAddr) -> io::Result<Option<Arc<Assistants>>> {
+        // Users consent in the dashboard.
+        if !config.dashboard.enabled {
+            return Ok(None);
+        }
+        let site = match Site::new(config.public_url.as_deref(), listen, config.tls_cert.is_some()) {
+            Ok(site) => site,
+            Err(why) => {
+                tracing::info!("{why}");
+                return Ok(None);
+            }
+        };
+        let fetcher = Fetcher::start(config.engine.allow_net.clone())?;
+        let documents_usable = fetcher.usable;
+        // Behind a proxy all callers have one address: there, nothing can be said of networks.
+        let throttle = Throttle::new(config.connections_per_peer != 0);
+        let documents = Documents::new(fetcher);
+        Ok(Some(Arc::new(Assistants { site, documents, documents_usable, throttle })))
+    }
+}
+
+/// What the head of a request says, as far as these endpoints care.
+#[derive(Debug)]
+pub struct Head {
+    /// The values of `Authorization`.
+    pub authorization: Vec<Vec<u8>>,
+    /// The values of `Origin`.
+    pub origin: Vec<Vec<u8>>,
+    /// `MCP-Protocol-Version`; none where there are several, as for the next two.
+    pub version: Option<String>,
+    /// `Mcp-Method`.
+    pub method: Option<String>,
+    /// `Mcp-Name`.
+    pub name: Option<String>,
+    /// Who connected.
+    pub peer: IpAddr,
+}
+
+/// One request, as handlers see it.
+pub struct Call {
+    /// The thread's state.
+    pub worker: Rc<Worker>,
+    /// What all threads share.
+    pub assistants: Arc<Assistants>,
+    /// The head.
+    pub head: Head,
+    /// Of which connection it is; there is one wherever the route asks for it.
+    pub connection: Option<Connection>,
+    /// The body; empty on GET.
+    pub body: Bytes,
+}
+
+/// What is read of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Body {
+    /// Nothing.
+    None,
+    /// JSON.
+    Json,
+    /// The fields of a form.
+    Form,
+}
+
+type Handler = fn(Call) -> Pin<Box<dyn Future<Output = Reply>>>;
+
+/// One line of the table.
+pub struct Route {
+    method: Method,
+    /// The path, and what logs call it.
+    pub path: &'static str,
+    /// What is read of the body.
+    pub body: Body,
+    /// Only with the access token of a connection.
+    connected: bool,
+    handler: Handler,
+}
+
+const fn open(method: Method, path: &'static str, body: Body, handler: Handler) -> Route {
+    Route { method, path, body, connected: false, handler }
+}
+
+/// The table. Metadata of the resource is where RFC 9728 3.1 puts it, and where clients look that leave out the path.
+const ROUTES: &[Route] = &[
+    open(Method::Get, RESOURCE_METADATA, Body::None, |call| Box::pin(resource_metadata(call))),
+    open(Method::Get, "/.well-known/oauth-protected-resource", Body::None, |call| {
+        Box::pin(resource_metadata(call))
+    }),
+    open(Method::Get, "/.well-known/oauth-authorization-server", Body::None, |call| {
+        Box::pin(server_metadata(call))
+    }),
+    open(Method::Post, REGISTER, Body::Json, |call| Box::pin(registration::register(call))),
+    open(Method::Post, TOKEN, Body::Form, |call| Box::pin(token::exchange(call))),
+    open(Method::Post, REVOKE, Body::Form, |call| Box::pin(token::revoke(call))),
+    Route {
+        method: Method::Post,
+        path: MCP,
+        body: Body::Json,
+        connected: true,
+        handler: |call| Box::pin(talk(call)),
+    },
+];
+
+/// Finds the route; none where the path is not one of these.
+///
+/// # Errors
+/// 405.
+pub fn find(method: &str, path: &str) -> Option<Result<&'static Route, Refusal>> {
+    let route = ROUTES.iter().find(|route| route.path == path)?;
+    let safe = route.method == Method::Get;
+    if route.method.as_str() == method || (safe && method == "HEAD") {
+        return Some(Ok(route));
+    }
+    let allow = if safe { "GET, HEAD" } else { "POST" };
+    Some(Err(Refusal::method(allow.to_owned())))
+}
+
+impl Route {
+    /// Whether the request may be answered, before anything of its body is read, and of which connection it is.
+    ///
+    /// # Errors
+    /// The answer in place of the handler's.
+    pub fn admit(
+        &self,
+        worker: &Worker,
+        assistants: &Assistants,
+        head: &Head,
+    ) -> Result<Option<Connection>, Reply> {
+        if !self.connected {
+            return Ok(None);
+        }
+        // A page of another site that a browser took for ours, by whatever trick, says here whose it is.
+        let ours = assistants.site.issuer().as_bytes();
+        if head.origin.iter().any(|origin| !origin.eq_ignore_ascii_case(ours)) {
+            let error = json!({ "code": -32600, "message": "this Origin may not come here" });
+            return Err(json_reply(403, &json!({ "jsonrpc": "2.0", "error": error })));
+        }
+        authenticate(worker, assistants, head).map(Some)
+    }
+
+    /// Answers.
+    pub async fn answer(&self, call: Call) -> Reply {
+        (self.handler)(call).await
+    }
+}
+
+fn authenticate(worker: &Worker, assistants: &Assistants, head: &Head) -> Result<Connection, Reply> {
+    let refuse = |with_token: bool, why: &str| {
+        let code = if with_token { "invalid_token" } else { "unauthorized" };
+        json_error(401, code, why).header("www-authenticate", assistants.site.challenge(with_token))
+    };
+    let token = match head.authorization.as_slice() {
+        [one] => bearer_token(one),
+        [] => None,
+        _ => return Err(refuse(true, "there is more than one Authorization header")),
+    };
+    let Some(token) = token else { return Err(refuse(false, "connect first: this needs an access token")) };
+    let secret = std::str::from_utf8(token).ok().and_then(Secret::parse_access);
+    let Some(secret) = secret else { return Err(refuse(true, "this is no access token of a connection")) };
+    match worker.store.connection_of(&secret.hash(), clock::now()) {
+        Ok(Some(connection)) => Ok(connection),
+        Ok(None) => Err(refuse(true, "the token has expired, or its connection has ended")),
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+/// For a while: it changes with the configuration alone.
+const KEPT: &str = "public, max-age=300";
+
+async fn resource_metadata(call: Call) -> Reply {
+    json_reply(200, &call.assistants.site.resource_metadata()).header("cache-control", KEPT)
+}
+
+async fn server_metadata(call: Call) -> Reply {
+    let mut metadata = call.assistants.site.server_metadata();
+    metadata["client_id_metadata_document_supported"] = call.assistants.documents_usable.into();
+    json_reply(200, &metadata).header("cache-control", KEPT)
+}
+
+async fn talk(call: Call) -> Reply {
+    let Some(connection) = &call.connection else {
+        return failed(&"a route without a connection asked for it");
+    };
+    let Head { version, method, name, .. } = &call.head;
+    let headers = Headers { version: version.as_deref(), method: method.as_deref(), name: name.as_deref() };
+    let visit = Visit { worker: &call.worker, site: &call.assistants.site, connection };
+    let answer = visit.answer(headers, &call.body).await;
+    let body = answer.body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
+    Reply { status: answer.status, headers: Vec::new(), body }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_and_methods() {
+        let check = |method: &str, path: &str, expected: Option<Result<(), &str>>| {
+            let found = find(method, path).map(|found| found.map(drop).map_err(|refusal| refusal.headers));
+            let expected =
+                expected.map(|found| found.map_err(|allow| vec![("allow", allow.to_owned().into())]));
+            assert_eq!(found, expected, "{method} {path}");
+        };
+        check("POST", "/mcp", Some(Ok(())));
+        check("GET", "/mcp", Some(Err("POST")));
+        check("DELETE", "/mcp", Some(Err("POST")));
+        check("GET", "/oauth/token", Some(Err("POST")));
+        check("HEAD", "/.well-known/oauth-protected-resource/mcp", Some(Ok(())));
+        check("POST", "/.well-known/oauth-authorization-server", Some(Err("GET, HEAD")));
+        for path in ["/mcp/", "/oauth/authorize", "/.well-known/openid-configuration", "/"] {
+            check("GET", path, None);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Requests of assistants: from hyper's terms to those of [`assistants`](crate::assistants).
+
+use super::{Note, discard, read, says_it_is_json};
+use crate::assistants::{self, Assistants, Body, Call, Head, Route};
+use crate::refusal::Refusal;
+use crate::router::Reply;
+use crate::worker::Worker;
+use api::ErrorCode;
+use bytes::Bytes;
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderMap, HeaderName};
+use hyper::http::request::Parts;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+const NAME: HeaderName = HeaderName::from_static("mcp-name");
+
+/// What answers, if the path is one of theirs.
+pub fn find(worker: &Worker, head: &Parts) -> Option<(Arc<Assistants>, Result<&'static Route, Refusal>)> {
+    let assistants = worker.commons.assistants.as_ref()?;
+    let found = assistants::find(head.method.as_str(), head.uri.path())?;
+    Some((Arc::clone(assistants), found))
+}
+
+/// Answers.
+///
+/// # Errors
+/// What is refused before it comes to the endpoint's own forms.
+pub async fn answer(
+    worker: Rc<Worker>,
+    (assistants, found): (Arc<Assistants>, Result<&'static Route, Refusal>),
+    head: Parts,
+    body: Incoming,
+    peer: IpAddr,
+    note: &mut Note,
+) -> Result<Reply, Refusal> {
+    let awaits_consent = head.headers.contains_key(header::EXPECT);
+    let route = match found {
+        Ok(route) => route,
+        Err(refusal) => return Err(discard(body, awaits_consent, refusal).await),
+    };
+    note.path = route.path;
+    let read_head = read_head(&head.headers, peer);
+    let connection = match route.admit(&worker, &assistants, &read_head) {
+        Ok(connection) => connection,
+        Err(reply) => {
+            // The refusal is only there for the time that the body may take.
+            discard(body, awaits_consent, Refusal::no_such_path()).await;
+            return Ok(reply);
+        }
+    };
+    let body = match route.body {
+        Body::None => Bytes::new(),
+        kind => match fits(kind, &head.headers) {
+            Ok(()) => read(body).await?,
+            Err(refusal) => return Err(discard(body, awaits_consent, refusal).await),
+        },
+    };
+    Ok(route.answer(Call { worker, assistants, head: read_head, connection, body }).await)
+}
+
+fn fits(kind: Body, headers: &HeaderMap) -> Result<(), Refusal> {
+    if kind == Body::Json {
+        return says_it_is_json(headers);
+    }
+    let mut kinds = headers.get_all(header::CONTENT_TYPE).iter();
+    let is_form = kinds.next().and_then(|kind| kind.to_str().ok()).is_some_and(|kind| {
+        let essence = kind.split(';').next().unwrap_or_default().trim();
+        essence.eq_ignore_ascii_case("application/x-www-form-urlencoded")
+    });
+    if is_form && kinds.next().is_none() {
+        return Ok(());
+    }
+    let message = "Send the body with `Content-Type: application/x-www-form-urlencoded`.";
+    Err(Refusal::new(ErrorCode::UnsupportedMediaType, message))
+}
+
+fn read_head(headers: &HeaderMap, peer: IpAddr) -> Head {
+    let all = |name| headers.get_all(name).iter().map(|value| value.as_bytes().to_vec()).collect();
+    let one = |name| {
+        let mut values = headers.get_all(name).iter();
+        let first = values.next().and_then(|value| value.to_str().ok()).map(str::to_owned);
+        // Two of one kind, and it is not clear which one holds.
+        first.filter(|_| values.next().is_none())
+    };
+    Head {
+        authorization: all(header::AUTHORIZATION),
+        origin: all(header::ORIGIN),
+        version: one(VERSION),
+        method: one(METHOD),
+        name: one(NAME),
+        peer,
+    }
+}

@@ -1,0 +1,44 @@
+//! Proof Key for Code Exchange (RFC 7636) by the method S256, which alone is taken (OAuth 2.1 7.5.2).
+
+use super::base64;
+use super::secret::sha256;
+
+/// The method's name.
+pub const METHOD: &str = "S256";
+
+/// Reads a challenge: the SHA-256 that its verifier must have.
+pub fn challenge(text: &str) -> Option<[u8; 32]> {
+    base64::from_url(text)?.try_into().ok()
+}
+
+/// The challenge of a verifier; none of a text that cannot be one (RFC 7636 4.1).
+pub fn answer(verifier: &str) -> Option<[u8; 32]> {
+    let unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let fits = (43..=128).contains(&verifier.len()) && verifier.bytes().all(unreserved);
+    fits.then(|| sha256(verifier.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 7636 appendix B.
+    #[test]
+    fn a_verifier_answers_its_challenge() {
+        let verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
+        let expected = challenge("E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");
+        assert!(expected.is_some());
+        assert_eq!(answer(verifier), expected);
+        assert_ne!(answer(&verifier.replace('d', "e")), expected);
+    }
+
+    #[test]
+    fn what_cannot_be_one_is_none() {
+        for text in ["", "E9Mel", &"A".repeat(44), &format!("{}=", "A".repeat(42)), &"A".repeat(42)] {
+            assert_eq!(challenge(text), None, "{text}");
+        }
+        for text in ["a".repeat(42), "a".repeat(129), format!("{} ", "a".repeat(43)), "é".repeat(30)] {
+            assert_eq!(answer(&text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Where this server is for assistants and their users: its own URLs, which tokens and metadata name.
+//!
+//! They must be known for sure. A name taken from a request would let whoever sends one decide for whom a token is
+//! (RFC 9728 7.4), so there are no connections of assistants unless the operator said where the server is, or it
+//! listens on this computer alone.
+
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+
+/// The one thing that a connection allows.
+pub const SCOPE: &str = "verify";
+
+/// Path of the protected resource: the one that assistants talk to.
+pub const MCP: &str = "/mcp";
+pub const AUTHORIZE: &str = "/oauth/authorize";
+pub const TOKEN: &str = "/oauth/token";
+pub const REVOKE: &str = "/oauth/revoke";
+pub const REGISTER: &str = "/oauth/register";
+pub const RESOURCE_METADATA: &str = "/.well-known/oauth-protected-resource/mcp";
+
+/// See the module.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Site {
+    /// Scheme and authority, without a slash at the end.
+    origin: String,
+}
+
+impl Site {
+    /// From the setting `public_url`, else from where the server listens.
+    ///
+    /// # Errors
+    /// One sentence that says why there can be no connections of assistants.
+    pub fn new(public_url: Option<&str>, listen: SocketAddr, tls: bool) -> Result<Site, &'static str> {
+        let Some(url) = public_url else {
+            let scheme = if tls { "https" } else { "http" };
+            return if listen.ip().is_loopback() {
+                Ok(Site { origin: format!("{scheme}://{listen}") })
+            } else {
+                Err("assistants cannot connect: set public_url to where they find this server")
+            };
+        };
+        let origin = url.trim_end_matches('/');
+        let authority = origin.split_once("://").map_or("", |(_, authority)| authority);
+        if authority.contains('/') {
+            return Err("assistants cannot connect: public_url has a path, and they need an origin");
+        }
+        let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
+        let here = matches!(host, "localhost" | "127.0.0.1" | "[::1]");
+        if !here && !origin.starts_with("https://") {
+            return Err("assistants cannot connect: public_url is not https");
+        }
+        Ok(Site { origin: origin.to_ascii_lowercase() })
+    }
+
+    /// The issuer of tokens (RFC 8414 2), and what `Origin` says of pages of ours.
+    pub fn issuer(&self) -> &str {
+        &self.origin
+    }
+
+    /// A URL of ours.
+    pub fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.origin)
+    }
+
+    /// For whom tokens are (RFC 8707 2).
+    pub fn resource(&self) -> String {
+        self.url(MCP)
+    }
+
+    /// Whether this is what tokens are for; scheme and host in any case, as they mean the same.
+    pub fn is_resource(&self, resource: &str) -> bool {
+        let (origin, path) = resource.split_at_checked(self.origin.len()).unwrap_or((resource, ""));
+        origin.eq_ignore_ascii_case(&self.origin) && path == MCP
+    }
+
+    /// Metadata of the protected resource (RFC 9728 2).
+    pub fn resource_metadata(&self) -> Value {
+        json!({
+            "resource": self.resource(),
+            "authorization_servers": [self.issuer()],
+            "scopes_supported": [SCOPE],
+            "bearer_methods_supported": ["header"],
+            "resource_name": "mailprobe",
+        })
+    }
+
+    /// Metadata of the authorization server (RFC 8414 2).
+    pub fn server_metadata(&self) -> Value {
+        json!({
+            "issuer": self.issuer(),
+            "authorization_endpoint": self.url(AUTHORIZE),
+            "token_endpoint": self.url(TOKEN),
+            "registration_endpoint": self.url(REGISTER),
+            "revocation_endpoint": self.url(REVOKE),
+            "scopes_supported": [SCOPE],
+            "response_types_supported": ["code"],
+            "response_modes_supported": ["query"],
+            "grant_types_supported": ["authorization_code", "refresh_token"],
+            "token_endpoint_auth_methods_supported": ["none"],
+            "revocation_endpoint_auth_methods_supported": ["none"],
+            "code_challenge_methods_supported": [super::pkce::METHOD],
+            "authorization_response_iss_parameter_supported": true,
+            "client_id_metadata_document_supported": true,
+            "protected_resources": [self.resource()],
+        })
+    }
+
+    /// The challenge that a 401 carries (RFC 6750 3, RFC 9728 5.1). `error` is for who came with a token.
+    pub fn challenge(&self, with_token: bool) -> String {
+        let error = if with_token { "error=\"invalid_token\", " } else { "" };
+        let metadata = self.url(RESOURCE_METADATA);
+        format!("Bearer realm=\"mailprobe\", {error}scope=\"{SCOPE}\", resource_metadata=\"{metadata}\"")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site(url: Option<&str>, listen: &str) -> Result<Site, &'static str> {
+        Site::new(url, listen.parse().unwrap(), false)
+    }
+
+    #[test]
+    fn it_is_where_the_operator_says_or_on_this_computer() {
+        let issuer = |url, listen| site(url, listen).ok().map(|site| site.issuer().to_owned());
+        let check =
+            |url, listen, expected: Option<&str>| assert_eq!(issuer(url, listen).as_deref(), expected);
+        check(None, "127.0.0.1:8080", Some("http://127.0.0.1:8080"));
+        check(None, "[::1]:1", Some("http://[::1]:1"));
+        check(None, "0.0.0.0:8080", None);
+        check(Some("https://API.example.com/"), "0.0.0.0:1", Some("https://api.example.com"));
+        check(Some("http://localhost:3000"), "0.0.0.0:1", Some("http://localhost:3000"));
+        check(Some("http://api.example.com"), "127.0.0.1:1", None);
+        check(Some("http://localhost.example.com"), "127.0.0.1:1", None);
+        check(Some("https://example.com/api"), "127.0.0.1:1", None);
+        let tls = Site::new(None, "127.0.0.1:1".parse().unwrap(), true).unwrap();
+        assert_eq!(tls.issuer(), "https://127.0.0.1:1");
+    }
+
+    #[test]
+    fn tokens_are_for_one_resource() {
+        let site = site(Some("https://api.example.com"), "127.0.0.1:1").unwrap();
+        assert!(site.is_resource("https://api.example.com/mcp"));
+        assert!(site.is_resource("HTTPS://Api.Example.com/mcp"));
+        for other in [
+            "",
+            "https://api.example.com",
+            "https://api.example.com/mcp/",
+            "https://api.example.com/MCP",
+            "https://api.example.com/mcp#x",
+            "http://api.example.com/mcp",
+            "https://evil.example/mcp",
+            "https://api.example.com.evil.example/mcp",
+        ] {
+            assert!(!site.is_resource(other), "{other}");
+        }
+    }
+}

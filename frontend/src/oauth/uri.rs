@@ -1,0 +1,256 @@
+//! URIs of clients: where they are redirected to, and where their metadata is. Read strictly, so that what is shown
+//! to a user, compared and connected to is the same host.
+//!
+//! Two kinds are taken: `https` with a name, and `http` with a name or address of this computer, on which a program
+//! waits for its answer (RFC 8252 7.3). No user information, no fragment, nothing but printable ASCII, lower-case
+//! hosts.
+
+use crate::store::URI_BYTES_MAX;
+
+/// A URI of a client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Uri {
+    text: String,
+    https: bool,
+    host: String,
+    port: Option<u16>,
+    /// From the first slash on; empty if there is none.
+    rest: String,
+}
+
+impl Uri {
+    /// Reads one; none where it is of neither kind.
+    pub fn parse(text: &str) -> Option<Uri> {
+        let fits = text.len() <= URI_BYTES_MAX
+            && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"#\\\"<>^`{|}".contains(&byte));
+        let (scheme, behind) = text.split_once("://").filter(|_| fits)?;
+        let https = match scheme {
+            "https" => true,
+            "http" => false,
+            _ => return None,
+        };
+        let end = behind.find(['/', '?']).unwrap_or(behind.len());
+        let (authority, rest) = behind.split_at(end);
+        let (host, port) = split_port(authority)?;
+        let known = if https { is_name(host) } else { is_loopback(host) };
+        known.then(|| Uri {
+            text: text.to_owned(),
+            https,
+            host: host.to_owned(),
+            port,
+            rest: rest.to_owned(),
+        })
+    }
+
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The host, as people are shown it.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Whether it leads to a program on the user's computer.
+    pub fn is_loopback(&self) -> bool {
+        !self.https
+    }
+
+    /// The port to connect to.
+    pub fn port(&self) -> u16 {
+        self.port.unwrap_or(if self.https { 443 } else { 80 })
+    }
+
+    /// Path and query, as a request names them.
+    pub fn target(&self) -> &str {
+        &self.rest
+    }
+
+    /// Whether it may be where a client's metadata is (draft-ietf-oauth-client-id-metadata-document 3): `https`, with
+    /// a path that has no dot segments, and no query.
+    pub fn names_a_document(&self) -> bool {
+        let dots = |segment: &str| matches!(segment, "." | "..");
+        self.https && self.rest.len() > 1 && !self.rest.contains('?') && !self.rest.split('/').any(dots)
+    }
+
+    /// Whether it is this registered one: to the letter, but for the port of a program on the user's computer, which
+    /// takes one that is free (RFC 8252 7.3).
+    pub fn is(&self, registered: &Uri) -> bool {
+        let alike = self.is_loopback() && registered.is_loopback();
+        self.text == registered.text
+            || (alike && self.host == registered.host && self.rest == registered.rest)
+    }
+
+    /// With these parameters added to its query.
+    pub fn with(&self, parameters: &[(&str, &str)]) -> String {
+        let mut text = self.text.clone();
+        let mut mark = if self.rest.contains('?') { '&' } else { '?' };
+        for (name, value) in parameters {
+            text.push(mark);
+            text.push_str(name);
+            text.push('=');
+            push_encoded(&mut text, value);
+            mark = '&';
+        }
+        text
+    }
+}
+
+/// `name=value` pairs as a query has them.
+pub fn query(parameters: &[(&str, &str)]) -> String {
+    let mut text = String::new();
+    for (name, value) in parameters {
+        if !text.is_empty() {
+            text.push('&');
+        }
+        text.push_str(name);
+        text.push('=');
+        push_encoded(&mut text, value);
+    }
+    text
+}
+
+/// All but the unreserved characters as percent escapes (RFC 3986 2.3).
+fn push_encoded(text: &mut String, value: &str) {
+    for byte in value.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            let digit = |four: u8| char::from(b"0123456789ABCDEF"[usize::from(four)]);
+            text.extend(['%', digit(byte >> 4), digit(byte & 15)]);
+        }
+    }
+}
+
+fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
+    // The colons of an IPv6 address stand in brackets.
+    let after = authority.rfind(']').map_or(0, |at| at + 1);
+    match authority[after..].find(':') {
+        None => Some((authority, None)),
+        Some(at) => {
+            let (host, port) = authority.split_at(after + at);
+            let digits = &port[1..];
+            let plain = !digits.starts_with('0') && digits.bytes().all(|byte| byte.is_ascii_digit());
+            Some((host, Some(digits.parse().ok().filter(|_| plain)?)))
+        }
+    }
+}
+
+/// A name of DNS, in lower case and A-labels; no address: those have no certificate that anybody vouches for.
+fn is_name(host: &str) -> bool {
+    let label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+    };
+    let numeric = host.rsplit('.').next().is_none_or(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
+    host.len() <= 253 && !numeric && host.split('.').all(label)
+}
+
+fn is_loopback(host: &str) -> bool {
+    matches!(host, "localhost" | "127.0.0.1" | "[::1]")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_two_kinds_are_read() {
+        for (text, host, port, rest) in [
+            ("https://a.example/cb?x=1", "a.example", 443, "/cb?x=1"),
+            ("https://xn--bcher-kva.example:8443/", "xn--bcher-kva.example", 8443, "/"),
+            ("https://localhost:9/c", "localhost", 9, "/c"),
+            ("http://localhost", "localhost", 80, ""),
+            ("http://127.0.0.1:3000/callback", "127.0.0.1", 3000, "/callback"),
+            ("http://[::1]:1/x", "[::1]", 1, "/x"),
+        ] {
+            let uri = Uri::parse(text).unwrap();
+            assert_eq!((uri.host(), uri.port(), uri.target(), uri.as_str()), (host, port, rest, text));
+        }
+    }
+
+    #[test]
+    fn all_others_are_refused() {
+        for text in [
+            "",
+            "https://",
+            "https:///x",
+            "HTTPS://a.example/",
+            "https://A.example/",
+            "http://a.example/cb",
+            "http://localhost.a.example/cb",
+            "http://127.0.0.2/cb",
+            "http://127.0.0.1.a.example/",
+            "https://a.example@b.example/",
+            "https://user:pw@a.example/",
+            "http://localhost@b.example/",
+            "https://a.example/#f",
+            "https://a.example\\@b.example/",
+            "https://a.example/ x",
+            "https://a.example/\r\nx",
+            "https://a..example/",
+            "https://-a.example/",
+            "https://192.0.2.1/cb",
+            "https://[2001:db8::1]/cb",
+            "https://a.example:/cb",
+            "https://a.example:0/cb",
+            "https://a.example:080/cb",
+            "https://a.example:65536/cb",
+            "https://a.example:+1/cb",
+            "https://bücher.example/",
+            "javascript:alert(1)",
+            "cursor://anysphere/cb",
+            "data:text/html,x",
+            "//a.example/cb",
+            "http://[::1]x/cb",
+        ] {
+            assert_eq!(Uri::parse(text), None, "{text}");
+        }
+        assert_eq!(Uri::parse(&format!("https://a.example/{}", "x".repeat(URI_BYTES_MAX))), None);
+    }
+
+    #[test]
+    fn a_port_may_vary_on_this_computer_alone() {
+        let check = |registered: &str, asked: &str, same: bool| {
+            let (registered, asked) = (Uri::parse(registered).unwrap(), Uri::parse(asked).unwrap());
+            assert_eq!(asked.is(&registered), same, "{registered:?} {asked:?}");
+        };
+        check("https://a.example/cb", "https://a.example/cb", true);
+        check("https://a.example/cb", "https://a.example/cb/", false);
+        check("https://a.example/cb", "https://a.example/cb?x", false);
+        check("https://a.example/cb", "https://a.example:8443/cb", false);
+        check("https://a.example/cb", "https://b.example/cb", false);
+        check("http://127.0.0.1/cb", "http://127.0.0.1:51000/cb", true);
+        check("http://127.0.0.1:1/cb", "http://127.0.0.1:2/cb", true);
+        check("http://127.0.0.1:1/cb", "http://127.0.0.1:2/other", false);
+        check("http://127.0.0.1:1/cb", "http://localhost:1/cb", false);
+        check("https://localhost:1/cb", "https://localhost:2/cb", false);
+    }
+
+    #[test]
+    fn parameters_are_added_and_encoded() {
+        let with = |uri: &str| Uri::parse(uri).unwrap().with(&[("a", "x y&=#é"), ("b", "\"%")]);
+        assert_eq!(with("https://a.example/cb"), "https://a.example/cb?a=x%20y%26%3D%23%C3%A9&b=%22%25");
+        assert_eq!(with("http://localhost/?k=v"), "http://localhost/?k=v&a=x%20y%26%3D%23%C3%A9&b=%22%25");
+        assert_eq!(query(&[("a", "\0\x7f"), ("b", "")]), "a=%00%7F&b=");
+    }
+
+    #[test]
+    fn documents_have_a_path() {
+        for (text, names) in [
+            ("https://a.example/client.json", true),
+            ("https://a.example:8443/x/y", true),
+            ("https://a.example/", false),
+            ("https://a.example", false),
+            ("https://a.example/x?y", false),
+            ("https://a.example/x/../y", false),
+            ("https://a.example/./y", false),
+            ("http://localhost/client.json", false),
+        ] {
+            assert_eq!(Uri::parse(text).unwrap().names_a_document(), names, "{text}");
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Charts as SVG, each with a table that says the same. Colours come from the style; what a bar means is said in words
+//! too: as its title, in the legend and in the table.
+
+use crate::credits::calendar::Iso8601;
+use crate::store::{DayCounts, UnixMs};
+use api::Reason;
+use maud::{Markup, html};
+
+/// A day.
+pub const DAY_MS: UnixMs = 24 * 60 * 60 * 1000;
+const HEIGHT: u64 = 150;
+const BAR: u64 = 20;
+
+/// What a verdict is to somebody who wants to send mail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tone {
+    /// Send.
+    Good,
+    /// Nobody knows.
+    Unsure,
+    /// Do not send.
+    Bad,
+}
+
+impl Tone {
+    const ALL: [Tone; 3] = [Tone::Good, Tone::Unsure, Tone::Bad];
+
+    /// Of a reason.
+    pub fn of(reason: Reason) -> Tone {
+        match reason {
+            Reason::CatchAll | Reason::Unverifiable | Reason::FastCheckPassed => Tone::Unsure,
+            other if other.deliverable() == Some(true) => Tone::Good,
+            _ => Tone::Bad,
+        }
+    }
+
+    /// Its class in the style.
+    pub fn class(self) -> &'static str {
+        match self {
+            Tone::Good => "good",
+            Tone::Unsure => "warn",
+            Tone::Bad => "bad",
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Tone::Good => "deliverable",
+            Tone::Unsure => "not confirmed",
+            Tone::Bad => "undeliverable",
+        }
+    }
+}
+
+/// A reason, in words.
+pub fn words(reason: Reason) -> &'static str {
+    match reason {
+        Reason::MailboxExists => "Mailbox exists",
+        Reason::RoleAccount => "Role address",
+        Reason::InvalidSyntax => "Not an address",
+        Reason::Disposable => "Disposable provider",
+        Reason::Spamtrap => "Spam trap",
+        Reason::InboxFull => "Mailbox full",
+        Reason::MailboxDisabled => "Mailbox disabled",
+        Reason::CatchAll => "Catch-all domain",
+        Reason::MailboxNotFound => "Mailbox not found",
+        Reason::Unverifiable => "Could not be confirmed",
+        Reason::PossibleTypo => "Typing mistake",
+        Reason::NoMx => "Domain takes no mail",
+        Reason::FastCheckPassed => "No problem found",
+    }
+}
+
+/// A day as people write it: `2026-11-21`.
+pub fn date(day: u32) -> String {
+    Iso8601(UnixMs::from(day) * DAY_MS).to_string().get(..10).unwrap_or_default().to_owned()
+}
+
+fn sums(counts: &DayCounts) -> [(Tone, u64); 3] {
+    Tone::ALL.map(|tone| {
+        let of_tone = counts.reasons.iter().filter(|(reason, _)| Tone::of(*reason) == tone);
+        (tone, of_tone.map(|(_, count)| count).sum())
+    })
+}
+
+/// Checks of each of the last `span` days, stacked by what came of them.
+pub fn days(counts: &[DayCounts], span: u32, now: UnixMs) -> Markup {
+    let today = u32::try_from(now / DAY_MS).unwrap_or(u32::MAX);
+    let first = (today + 1).saturating_sub(span);
+    let of = |day: u32| counts.iter().find(|counts| counts.day == day);
+    let total = |counts: &DayCounts| counts.singles + counts.rows;
+    let shown: Vec<&DayCounts> = counts.iter().filter(|counts| counts.day >= first).collect();
+    let most = shown.iter().map(|counts| total(counts)).max().unwrap_or(0);
+    if most == 0 {
+        return html! { p.empty { "No address was checked in the last " (span) " days. " a href="/try" { "Try one" } "." } };
+    }
+    html! {
+        svg.chart viewBox={ "0 0 " (u64::from(span) * BAR) " " (HEIGHT) } role="img" aria-label={ "Checks on each of the last " (span) " days; the table below says the same" } {
+            line.axis x1="0" x2=(u64::from(span) * BAR) y1=(HEIGHT - 1) y2=(HEIGHT - 1) {}
+            @for (at, day) in (first..=today).enumerate() {
+                @if let Some(counts) = of(day) { (bar(at as u64, counts, most)) }
+            }
+        }
+        p.soft { (date(first)) " to " (date(today)) ", at most " (most) " a day" }
+        (legend())
+        details {
+            summary { "As a table" }
+            div.scroll tabindex="0" role="region" aria-label="Checks by day" {
+                table {
+                    thead { tr { th scope="col" { "Day" } th.number scope="col" { "Single" } th.number scope="col" { "In lists" }
+                        @for tone in Tone::ALL { th.number scope="col" { (tone.name()) } } } }
+                    tbody { @for counts in shown.iter().rev() {
+                        tr { td { (date(counts.day)) } td.number { (counts.singles) } td.number { (counts.rows) }
+                            @for (_, count) in sums(counts) { td.number { (count) } } }
+                    } }
+                }
+            }
+        }
+    }
+}
+
+fn bar(at: u64, counts: &DayCounts, most: u64) -> Markup {
+    let scale = |count: u64| (count * (HEIGHT - 4)).div_ceil(most);
+    let mut top = HEIGHT - 1;
+    let parts: Vec<(Tone, u64, u64, u64)> = sums(counts)
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(tone, count)| {
+            let height = scale(count).min(top);
+            top -= height;
+            (tone, count, top, height)
+        })
+        .collect();
+    html! {
+        g {
+            title { (date(counts.day)) ": " (counts.singles + counts.rows) @for (tone, count, ..) in &parts { ", " (count) " " (tone.name()) } }
+            @for (tone, _, y, height) in &parts {
+                rect class={ "bar-" (tone.class()) } x=(at * BAR + 2) y=(y) width=(BAR - 4) height=(height) {}
+            }
+        }
+    }
+}
+
+/// How often each reason came, the most frequent first.
+pub fn verdicts(counts: &[(Reason, u64)]) -> Markup {
+    let mut counts: Vec<(Reason, u64)> = counts.iter().copied().filter(|(_, count)| *count > 0).collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let total: u64 = counts.iter().map(|(_, count)| count).sum();
+    if total == 0 {
+        return html! { p.empty { "There are no verdicts yet." } };
+    }
+    let share = |count: u64| format!("{:.1} %", count as f64 * 100.0 / total as f64);
+    let mut x = 0;
+    let parts: Vec<(Reason, u64, u64, u64)> = counts
+        .iter()
+        .map(|&(reason, count)| {
+            let width = (count * 1000 / total).max(2).min(1000u64.saturating_sub(x));
+            x += width;
+            (reason, count, x - width, width)
+        })
+        .collect();
+    html! {
+        svg.chart viewBox="0 0 1000 40" preserveAspectRatio="none" height="28" role="img" aria-label="Verdicts by reason; the table below says the same" {
+            @for (reason, count, x, width) in &parts {
+                rect class={ "bar-" (Tone::of(*reason).class()) " edge" } x=(x) y="0" width=(width) height="40" {
+                    title { (words(*reason)) ": " (count) " (" (share(*count)) ")" }
+                }
+            }
+        }
+        (legend())
+        div.scroll {
+            table {
+                thead { tr { th scope="col" { "Verdict" } th scope="col" { "Reason" } th.number scope="col" { "Addresses" } th.number scope="col" { "Share" } } }
+                tbody { @for (reason, count) in &counts {
+                    tr { td { (tag(*reason)) } td { (words(*reason)) } td.number { (count) } td.number { (share(*count)) } }
+                } }
+            }
+        }
+    }
+}
+
+/// A verdict in a word.
+pub fn tag(reason: Reason) -> Markup {
+    let tone = Tone::of(reason);
+    html! { span class={ "tag " (tone.class()) } { (tone.name()) } }
+}
+
+fn legend() -> Markup {
+    html! {
+        ul.legend { @for tone in Tone::ALL { li { span class={ "swatch swatch-" (tone.class()) } {} (tone.name()) } } }
+    }
+}
+
+/// All reasons of some days added up.
+pub fn added_up<'d>(days: impl Iterator<Item = &'d DayCounts>) -> Vec<(Reason, u64)> {
+    let mut sums: Vec<(Reason, u64)> = Reason::ALL.into_iter().map(|reason| (reason, 0)).collect();
+    for (reason, count) in days.flat_map(|day| &day.reasons) {
+        if let Some((_, sum)) = sums.iter_mut().find(|(known, _)| known == reason) {
+            *sum += count;
+        }
+    }
+    sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: UnixMs = 20_000 * DAY_MS + 5;
+
+    fn day(day: u32, reasons: &[(Reason, u64)]) -> DayCounts {
+        let total = reasons.iter().map(|(_, count)| count).sum();
+        DayCounts { day, singles: total, rows: 0, reasons: reasons.to_vec() }
+    }
+
+    #[test]
+    fn a_chart_shows_its_days_and_says_so_in_a_table() {
+        let counts = [
+            day(19_999, &[(Reason::MailboxExists, 3), (Reason::CatchAll, 1)]),
+            day(20_000, &[(Reason::NoMx, 2)]),
+        ];
+        let shown = days(&counts, 30, NOW).into_string();
+        assert_eq!(shown.matches("<rect").count(), 3);
+        assert!(shown.contains("2024-10-03: 4, 3 deliverable, 1 not confirmed"), "{shown}");
+        assert!(shown.contains("2024-09-05 to 2024-10-04, at most 4 a day"), "{shown}");
+        assert!(days(&counts, 1, NOW).into_string().contains("at most 2 a day"));
+        assert!(days(&[], 30, NOW).into_string().contains("No address was checked"));
+        assert!(days(&[day(1, &[(Reason::NoMx, 9)])], 30, NOW).into_string().contains("No address"));
+    }
+
+    #[test]
+    fn shares_add_up_and_nothing_leaves_the_chart() {
+        let shown = verdicts(&[(Reason::MailboxExists, 999_999), (Reason::Spamtrap, 1), (Reason::NoMx, 0)]);
+        let shown = shown.into_string();
+        assert!(shown.contains("Mailbox exists: 999999 (100.0 %)") && !shown.contains("takes no mail"));
+        assert_eq!(verdicts(&[(Reason::NoMx, 0)]).into_string().matches("<svg").count(), 0);
+        let counts: Vec<_> = Reason::ALL.into_iter().map(|reason| (reason, 7)).collect();
+        let widths = verdicts(&counts).into_string();
+        let sum: u64 = widths
+            .split(" width=\"")
+            .skip(1)
+            .map(|rest| rest.split('"').next().unwrap().parse::<u64>().unwrap())
+            .sum();
+        assert!((985..=1000).contains(&sum), "{sum}");
+    }
+}

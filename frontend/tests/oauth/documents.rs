@@ -1,0 +1,184 @@
+//! Clients that are known by the URL of their metadata: a host of the test's own serves it under TLS.
+
+use crate::assistant::*;
+use crate::browser::Browser;
+use crate::server::Server;
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+use rustls::pki_types::PrivateKeyDer;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// The file of authorities that a server in this folder trusts.
+const AUTHORITIES: &str = "authorities.pem";
+
+/// A host that serves what it is told at each path, until the test ends.
+struct Host {
+    port: u16,
+    pages: Arc<Mutex<HashMap<String, String>>>,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Host {
+    /// Starts one, whose certificate the server of this folder trusts if `trusted`.
+    fn start(folder: &Path, trusted: bool) -> Host {
+        let CertifiedKey { cert, signing_key } =
+            generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let other = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let known = if trusted { cert.pem() } else { other.cert.pem() };
+        std::fs::write(folder.join(AUTHORITIES), known).unwrap();
+        let key = PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![cert.der().clone()], key)
+            .unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let host = Host { port, pages: Arc::default(), asked: Arc::default() };
+        let (pages, asked, config) = (Arc::clone(&host.pages), Arc::clone(&host.asked), Arc::new(config));
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
+                let mut stream = StreamOwned::new(connection, stream.unwrap());
+                let mut request = Vec::new();
+                let mut piece = [0; 1024];
+                while !request.ends_with(b"\r\n\r\n") {
+                    match stream.read(&mut piece) {
+                        Ok(length) if length > 0 => request.extend_from_slice(&piece[..length]),
+                        _ => break,
+                    }
+                }
+                let text = String::from_utf8_lossy(&request).into_owned();
+                let Some(path) = text.split(' ').nth(1) else { continue };
+                asked.fetch_add(1, Ordering::SeqCst);
+                let page = pages.lock().unwrap().get(path).cloned();
+                let page = page.unwrap_or_else(|| "HTTP/1.1 404 Not Found\r\n\r\n".into());
+                let _ = stream.write_all(page.as_bytes());
+                stream.conn.send_close_notify();
+                let _ = stream.flush();
+            }
+        });
+        host
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("https://localhost:{}{path}", self.port)
+    }
+
+    fn serve(&self, path: &str, answer: String) {
+        self.pages.lock().unwrap().insert(path.into(), answer);
+    }
+
+    /// Serves a document with changes to a good one.
+    fn document(&self, path: &str, change: impl FnOnce(&mut Value)) -> String {
+        let url = self.url(path);
+        let mut document =
+            json!({ "client_id": url, "client_name": "Documented", "redirect_uris": [CALLBACK] });
+        change(&mut document);
+        let body = document.to_string();
+        let length = body.len();
+        self.serve(
+            path,
+            format!(
+                "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+            ),
+        );
+        url
+    }
+}
+
+/// A server that may fetch from this computer, and a host there.
+fn world(trusted: bool, allowed: bool) -> (Server, Host, Browser) {
+    let folder = tempfile::tempdir().unwrap();
+    let host = Host::start(folder.path(), trusted);
+    let flags = ["--allow-net", "127.0.0.0/8", "--allow-net", "::1", "--test-clock"];
+    let server = Server::start_in(folder, if allowed { &flags } else { &flags[4..] });
+    let browser = Browser::signed_up(&server, "joe@example.com");
+    (server, host, browser)
+}
+
+#[test]
+fn a_client_is_known_by_its_url() {
+    let (server, host, mut browser) = world(true, true);
+    let metadata = request(&server, "GET", "/.well-known/oauth-authorization-server", "", "").json();
+    assert_eq!(metadata["client_id_metadata_document_supported"], true);
+    let url = host.document("/client.json", |_| {});
+    let mut stranger = Browser::new(&server);
+    stranger.get(&consent_path(&asking(&server, &url)));
+    assert_eq!(host.asked.load(Ordering::SeqCst), 0, "nobody without an account makes us fetch");
+    let page = browser.get(&consent_path(&asking(&server, &url)));
+    page.says("Documented").says("localhost").says("127.0.0.1:49152");
+    let code = allowed(&server, &mut browser, &url, 1, 1);
+    assert_eq!(host.asked.load(Ordering::SeqCst), 1, "it is kept for a while");
+    let tokens = tokens(&url, &code, &redeem(&server, &url, &code));
+    assert!(full(&server, &tokens.access, "mailbox_exists@example.com").is_ok());
+    advance(&server, 11 * 60 * 1000);
+    browser.get(&consent_path(&asking(&server, &url)));
+    assert_eq!(host.asked.load(Ordering::SeqCst), 2);
+    let mut fields = asking(&server, &url);
+    fields
+        .iter_mut()
+        .filter(|(name, _)| *name == "redirect_uri")
+        .for_each(|(_, it)| *it = "https://evil.example/".into());
+    assert_eq!(browser.get_once(&consent_path(&fields)).status, 400);
+}
+
+#[test]
+fn a_document_has_to_be_right() {
+    let (server, host, mut browser) = world(true, true);
+    let mut refused = |url: &str, says: &str| {
+        let page = browser.get_once(&consent_path(&asking(&server, url)));
+        assert_eq!((page.status, page.header("location")), (400, None), "{url}");
+        page.says(says);
+    };
+    refused(
+        &host.document("/other.json", |it| it["client_id"] = "https://x.example/".into()),
+        "its client_id is not its URL",
+    );
+    refused(&host.document("/nameless.json", |it| it["client_name"] = json!(null)), "no client_name");
+    refused(&host.document("/none.json", |it| it["redirect_uris"] = json!([])), "none of its redirect_uris");
+    refused(
+        &host.document("/secret.json", |it| it["token_endpoint_auth_method"] = json!("client_secret_post")),
+        "only public clients",
+    );
+    refused(&host.url("/missing.json"), "status 404");
+    let moved = format!("HTTP/1.1 302 Found\r\nLocation: {}\r\n\r\n", host.document("/right.json", |_| {}));
+    host.serve("/moved.json", moved);
+    refused(&host.url("/moved.json"), "status 302");
+    host.serve("/text.json", "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n{}".into());
+    refused(&host.url("/text.json"), "does not say that it is JSON");
+    let large =
+        format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n\"{}\"", "x".repeat(64 * 1024));
+    host.serve("/large.json", large);
+    refused(&host.url("/large.json"), "too large");
+    let redirect = |it: &mut Value| it["redirect_uris"] = json!(["https://other.example/cb"]);
+    refused(&host.document("/elsewhere.json", redirect), "has not registered");
+}
+
+#[test]
+fn hosts_inside_are_not_asked() {
+    let (server, host, mut browser) = world(true, false);
+    let url = host.document("/client.json", |_| {});
+    let page = browser.get_once(&consent_path(&asking(&server, &url)));
+    assert_eq!(page.status, 400);
+    page.says("no address that may be contacted");
+    assert_eq!(host.asked.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn a_certificate_that_nobody_vouches_for_is_refused() {
+    let (server, host, mut browser) = world(false, true);
+    let url = host.document("/client.json", |_| {});
+    let page = browser.get_once(&consent_path(&asking(&server, &url)));
+    assert_eq!(page.status, 400);
+    page.says("no connection: ");
+    assert_eq!(host.asked.load(Ordering::SeqCst), 0);
+}

@@ -1,0 +1,31 @@
+//! Assistants: how a client gets connected, what it can do then, and all that is refused on the way.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod assistant;
+mod attacks;
+#[path = "../web/browser.rs"]
+mod browser;
+#[expect(dead_code, reason = "shared with the tests of the API, which use all of it")]
+#[path = "../http/client.rs"]
+mod client;
+mod connections;
+mod consent;
+mod documents;
+mod mcp;
+#[path = "../http/scripted.rs"]
+mod scripted;
+#[expect(dead_code, reason = "shared with the tests of the API, which use all of it")]
+#[path = "../http/server.rs"]
+mod server;
+mod tokens;
+
+/// No test: with the variable set this program is the server that the tests start.
+#[test]
+fn scripted_server() {
+    if let Ok(arguments) = std::env::var(server::ARGUMENTS) {
+        let arguments = std::iter::once("mailprobe").chain(arguments.lines()).map(Into::into);
+        let code = scripted::main(arguments);
+        std::process::exit(i32::from(code != std::process::ExitCode::SUCCESS));
+    }
+}

@@ -1,0 +1,118 @@
+//! Balance, usage and single checks: the pages, the API and the command line say the same.
+
+use crate::browser::Browser;
+use crate::keys::make;
+use crate::server::Server;
+use serde_json::Value;
+
+/// What the page, the API and the command line say is left.
+fn credits(server: &Server, browser: &mut Browser, key: &str, email: &str) -> u64 {
+    let page = browser.get("/").text();
+    let shown = page.split("id=\"credits\">").nth(1).unwrap().split('<').next().unwrap();
+    let shown: u64 = shown.parse().unwrap();
+    let api = server.get(key, "/v1/account").json()["credits_remaining"].as_u64().unwrap();
+    let account: Value =
+        serde_json::from_str(&server.administer(&["account", "show", email, "--json"])).unwrap();
+    let balance = &account["account"]["balance"];
+    let operator = balance["plan_left"].as_u64().unwrap() + balance["pack_left"].as_u64().unwrap();
+    assert_eq!((shown, api), (api, operator));
+    assert_eq!(account["audit"]["faults"], Value::Array(vec![]));
+    shown
+}
+
+fn check(browser: &mut Browser, email: &str, mode: &str) -> String {
+    let page = browser.get("/try");
+    let page = browser.submit(&page, &[("email", email), ("mode", mode)]);
+    assert_eq!(page.status, 200, "{}", page.plain());
+    page.plain()
+}
+
+#[test]
+fn balances_agree_after_every_step() {
+    let (server, email) = (Server::start(&[]), "joe@example.com");
+    let mut browser = Browser::signed_up(&server, email);
+    let key = make(&mut browser, "", "live");
+    let left = |browser: &mut Browser| credits(&server, browser, &key, email);
+    assert_eq!(left(&mut browser), 100);
+    let said = check(&mut browser, "mailbox_exists@example.com", "full");
+    assert!(said.contains("Deliverable Yes") && said.contains("1 credit."), "{said}");
+    assert_eq!(left(&mut browser), 99);
+    let said = check(&mut browser, "MAILBOX_exists@example.com", "full");
+    assert!(said.contains("your own answer of the last 24 hours"), "{said}");
+    assert_eq!(left(&mut browser), 99);
+    let api = server.get(&key, "/v1/verify?email=mailbox_exists@example.com").json();
+    assert_eq!(api["cached"], true, "the page's check is the API's");
+    assert!(check(&mut browser, "no address", "full").contains("is free"));
+    check(&mut browser, "joe@gmial.com", "fast");
+    assert_eq!(left(&mut browser), 99);
+    let batch = server.post(&key, "/v1/verify/batch", r#"{"emails":["a@example.com","b@example.com"]}"#);
+    assert_eq!(batch.status, 202);
+    assert_eq!(left(&mut browser), 97);
+    server.administer(&["account", "grant", email, "5"]);
+    assert_eq!(left(&mut browser), 102);
+    server.administer(&["account", "set-plan", email, "starter"]);
+    assert_eq!(left(&mut browser), 5_000 - 3 + 5);
+    server.administer(&["account", "set-status", email, "paused"]);
+    browser.get("/").says("nothing can be charged");
+    let page = browser.get("/try");
+    let page = browser.submit(&page, &[("email", "new@example.com"), ("mode", "full")]);
+    assert_eq!(page.status, 402);
+    page.says("The subscription is not active.");
+}
+
+#[test]
+fn days_count_what_was_charged_by_reason() {
+    let server = Server::start(&["--test-clock"]);
+    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let key = make(&mut browser, "", "live");
+    browser.get("/usage").says("No address was checked in the last 30 days");
+    check(&mut browser, "mailbox_exists@example.com", "full");
+    check(&mut browser, "mailbox_exists@example.com", "full");
+    check(&mut browser, "no address", "full");
+    check(&mut browser, "mailbox_exists@example.com", "fast");
+    browser.get("/usage").says("1 100.0 %");
+    server.administer(&["clock", "advance", &(24 * 60 * 60 * 1000).to_string()]);
+    let batch = server.post(&key, "/v1/verify/batch", r#"{"emails":["a@example.com","b@example.com"]}"#);
+    let id = batch.json()["batch_id"].as_str().unwrap().to_owned();
+    let path = format!("/batches/{id}");
+    for _ in 0..200 {
+        if browser.get(&path).plain().contains("Share") {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    browser.get(&path).says("2 addresses checked").says("b@example.com");
+    browser.get("/batches").says(&id).says("completed");
+    let usage = browser.get("/usage");
+    assert!(usage.text().matches("<rect").count() >= 3, "two days and the verdicts: {}", usage.text());
+    // A row for each day: single checks, rows of lists.
+    let plain = usage.plain();
+    let days: Vec<&str> =
+        plain.split("not confirmed undeliverable ").nth(2).unwrap_or(&plain).split(' ').collect();
+    let table: Vec<_> = days.windows(3).filter(|it| it[0].starts_with("20") && it[0].len() == 10).collect();
+    assert_eq!((table[0][1], table[0][2]), ("0", "2"), "{plain}");
+    assert_eq!((table[1][1], table[1][2]), ("1", "0"), "{plain}");
+    // Another account's batch is not there.
+    let mut other = Browser::signed_up(&server, "jane@example.com");
+    assert_eq!(other.get(&path).status, 404);
+    assert_eq!(other.get("/batches/bat_nonsense").status, 404);
+    // After 90 days the oldest are forgotten.
+    server.administer(&["clock", "advance", &(100 * 24 * 60 * 60 * 1000u64).to_string()]);
+    let mut browser = Browser::new(&server);
+    let page = browser.get("/signin");
+    let fields = [("email", "joe@example.com"), ("password", crate::browser::PASSWORD)];
+    browser.submit(&page, &fields).says("Overview");
+    browser.get("/usage?days=90").says("No address was checked in the last 90 days");
+}
+
+#[test]
+fn the_plan_and_its_limits_are_shown() {
+    let server = Server::start(&[]);
+    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    browser.get("/plan").says("100 of 100 left").says("Starter 5000").says("Free yours 100");
+    for path in ["/keys", "/usage", "/try", "/batches", "/plan", "/sessions"] {
+        assert_eq!(browser.get_once(path).status, 200, "{path}");
+        let elsewhere = Browser::new(&server).get_once(path);
+        assert_eq!(elsewhere.header("location"), Some(format!("/signin?next={path}").as_str()));
+    }
+}

@@ -1,0 +1,85 @@
+//! API keys made and revoked on their page.
+
+use crate::browser::{Browser, Page, attribute};
+use crate::server::Server;
+
+/// The key that the page shows.
+pub fn shown(page: &Page) -> Option<String> {
+    let text = page.text();
+    let tag = text.split("id=\"new-key\"").nth(1)?.split('>').next()?.to_owned();
+    attribute(&tag, "value")
+}
+
+pub fn make(browser: &mut Browser, label: &str, mode: &str) -> String {
+    let page = browser.get("/keys");
+    let page = browser.submit(&page, &[("label", label), ("mode", mode)]);
+    assert_eq!(page.status, 200, "{}", page.plain());
+    shown(&page).unwrap()
+}
+
+#[test]
+fn a_key_is_shown_once_works_and_stops_at_once_when_revoked() {
+    let server = Server::start(&[]);
+    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    browser.get("/keys").says("No key is in force");
+    let live = make(&mut browser, "shop", "live");
+    let test = make(&mut browser, "", "test");
+    assert!(live.starts_with("mp_live_") && test.starts_with("mp_test_"));
+    assert_eq!(server.get(&live, "/v1/account").status, 200);
+    assert_eq!(server.get(&test, "/v1/verify?email=deliverable@example.com").status, 200);
+    let page = browser.get("/keys");
+    page.says("shop").says(&format!("…{}", &live[live.len() - 4..]));
+    assert!(!page.text().contains(&live) && shown(&page).is_none());
+    assert!(!server.log().contains(&live));
+    // The newest is first: the test key.
+    let page = browser.press(&page, "/keys/revoke");
+    page.says("Revoked keys (1)");
+    let refused = server.get(&test, "/v1/account");
+    assert_eq!((refused.status, refused.error()), (401, "api_key_revoked".into()));
+    assert_eq!(server.get(&live, "/v1/account").status, 200);
+}
+
+#[test]
+fn the_same_form_sent_twice_makes_one_key() {
+    let server = Server::start(&[]);
+    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let page = browser.get("/keys");
+    let fields = [("label", "once"), ("mode", "live")];
+    assert!(shown(&browser.submit(&page, &fields)).is_some());
+    let again = browser.submit(&page, &fields);
+    assert_eq!((again.status, shown(&again)), (409, None));
+    again.says("made already");
+    assert_eq!(browser.get("/keys").text().matches("action=\"/keys/revoke\"").count(), 1);
+}
+
+#[test]
+fn a_label_is_text_and_nothing_else() {
+    let server = Server::start(&[]);
+    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    make(&mut browser, "<script>alert(1)</script>\"><img src=x>", "test");
+    let page = browser.get("/keys");
+    assert!(!page.text().contains("<script>alert") && !page.text().contains("<img"));
+    assert!(page.text().contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
+    let page = browser.get("/keys");
+    assert_eq!(browser.submit(&page, &[("label", &"x".repeat(101)), ("mode", "test")]).status, 400);
+    assert_eq!(browser.submit(&page, &[("label", "a\u{7}b"), ("mode", "test")]).status, 400);
+    assert_eq!(browser.submit(&page, &[("label", "x"), ("mode", "other")]).status, 400);
+}
+
+#[test]
+fn another_accounts_key_cannot_be_revoked() {
+    let server = Server::start(&[]);
+    let mut victim = Browser::signed_up(&server, "joe@example.com");
+    let key = make(&mut victim, "", "live");
+    let page = victim.get("/keys");
+    let form = page.forms().into_iter().find(|(action, _)| action == "/keys/revoke").unwrap();
+    let id = form.1.iter().find(|(name, _)| name == "id").unwrap().1.clone();
+    let mut other = Browser::signed_up(&server, "jane@example.com");
+    let token = other.get("/keys").token();
+    assert_eq!(other.post("/keys/revoke", &format!("csrf={token}&id={id}")).status, 404);
+    assert_eq!(other.post("/keys/revoke", &format!("csrf={token}&id=key_{}", "0".repeat(26))).status, 404);
+    assert_eq!(server.get(&key, "/v1/account").status, 200);
+    // Nor can its id be taken for a key of one's own.
+    let taken = other.post("/keys", &format!("csrf={token}&id={id}&mode=live&label="));
+    assert_eq!(taken.status, 409);
+}
