@@ -199,11 +199,14 @@ async fn answer(
 ) -> Result<Reply, Refusal> {
     let (head, body) = request.into_parts();
     let gateway = gateway::behind(head.uri.path(), &head.headers, &worker);
-    if let (Ok(None), Some(found)) = (&gateway, visit::find(&worker, &head)) {
-        return Ok(visit::answer(worker, found, head, body, peer, note).await);
-    }
-    if let Some(found) = assistants::find(&worker, &head) {
-        return assistants::answer(worker, found, head, body, peer, note).await;
+    // Gateways offer neither pages nor connections of assistants.
+    if let Ok(None) = gateway {
+        if let Some(found) = visit::find(&worker, &head) {
+            return Ok(visit::answer(worker, found, head, body, peer, note).await);
+        }
+        if let Some(found) = assistants::find(&worker, &head) {
+            return assistants::answer(worker, found, head, body, peer, note).await;
+        }
     }
     let found = router::find(head.method.as_str(), head.uri.path());
     note.path = found.as_ref().map_or(note.path, |(route, _)| route.path);
