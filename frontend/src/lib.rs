@@ -31,6 +31,7 @@ pub mod oauth;
 pub mod peers;
 pub mod query;
 pub mod rate_limit;
+pub mod reference;
 pub mod refusal;
 pub mod router;
 pub mod routes;

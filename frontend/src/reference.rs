@@ -12,6 +12,11 @@ use maud::{Markup, html};
 use prose::{inline, prose};
 use schema::{fields, kind, name_of};
 use serde_json::{Map, Value};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// What is said of fields that a request has to have, and of those that an answer always has.
+const REQUIRED: &str = "required";
+const ALWAYS: &str = "always";
 
 /// One operation of the description.
 struct Operation<'d> {
@@ -33,6 +38,17 @@ pub fn render(document: &Value, base: &str) -> Markup {
         (whole.headers())
         (whole.schemas())
     }
+}
+
+/// Where examples find the API when nobody has said where callers do: where it listens.
+pub fn base(public_url: Option<&str>, tls: bool, address: SocketAddr) -> String {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    let scheme = if tls { "https" } else { "http" };
+    public_url.map_or_else(|| format!("{scheme}://{}", SocketAddr::new(ip, address.port())), str::to_owned)
 }
 
 /// The description, and where the API is.
@@ -181,7 +197,7 @@ impl<'d> Whole<'d> {
         html! {
             h4 { "Body" }
             p { "JSON: " (kind(schema)) }
-            (fields(&format!("Fields of the body of {}", operation.id()), self.resolve(schema)))
+            (fields(&format!("Fields of the body of {}", operation.id()), self.resolve(schema), REQUIRED))
         }
     }
 
@@ -195,11 +211,12 @@ impl<'d> Whole<'d> {
                 }
                 @if let Some(schema) = response.pointer("/content/application~1json/schema") {
                     p { "JSON: " (kind(schema)) }
-                    @if good { (fields(&format!("Fields of the answer of {}", operation.id()), self.resolve(schema))) }
                 }
-                @for (name, example) in entries(response, "/content/application~1json/examples") {
-                    p.hint { (inline(text(example, "/summary"))) }
-                    (json(&format!("{status} {name}"), example.get("value")))
+                @for (number, (name, example)) in entries(response, "/content/application~1json/examples").enumerate() {
+                    details open[number == 0] {
+                        summary { (inline(text(example, "/summary"))) }
+                        (json(&format!("{status} {name}, {}", operation.id()), example.get("value")))
+                    }
                 }
                 @let headers: Vec<&String> = entries(response, "/headers").map(|(name, _)| name).collect();
                 @if !headers.is_empty() {
@@ -214,7 +231,7 @@ impl<'d> Whole<'d> {
             section #errors aria-labelledby="errors-title" {
                 h2 #errors-title { "Errors" }
                 (prose(self.text("/components/schemas/ErrorCode/description")))
-                (fields("Fields of an error", &self.document["components"]["schemas"]["Error"]))
+                (fields("Fields of an error", &self.document["components"]["schemas"]["Error"], ALWAYS))
             }
         }
     }
@@ -250,7 +267,8 @@ impl<'d> Whole<'d> {
                         h3 #{ (id) "-title" } { (name) }
                         (prose(text(schema, "/description")))
                         @if schema.get("properties").is_some() {
-                            (fields(&format!("Fields of {name}"), schema))
+                            @let always = if name.ends_with("Request") { REQUIRED } else { ALWAYS };
+                            (fields(&format!("Fields of {name}"), schema, always))
                         } @else {
                             p { (kind(schema)) }
                         }
@@ -294,7 +312,7 @@ fn plain(value: Option<&Value>) -> String {
 }
 
 fn required(value: &Value) -> Markup {
-    html! { @if value.get("required") == Some(&Value::Bool(true)) { " " span.tag { "required" } } }
+    html! { @if value.get("required") == Some(&Value::Bool(true)) { " " span.tag { (REQUIRED) } } }
 }
 
 /// What can be wider than a phone scrolls by itself, by keyboard too.
@@ -369,14 +387,30 @@ mod tests {
     #[test]
     fn nothing_is_left_of_the_markdown_and_nothing_is_inline() {
         let page = page();
-        for left in ["`", "| ---", "<script", "style=", " onclick"] {
-            assert!(!page.contains(left), "{left}");
+        // What is in examples is what the API says.
+        let prose = page.split("<pre").map(|part| part.split("</pre>").last().unwrap());
+        for part in prose {
+            for left in ["`", "| ---", "<script", "style=", " onclick"] {
+                assert!(!part.contains(left), "{left}: {part}");
+            }
         }
     }
 
     #[test]
+    fn examples_find_the_api() {
+        let check = |public: Option<&str>, tls: bool, address: &str, expected: &str| {
+            assert_eq!(base(public, tls, address.parse().unwrap()), expected);
+        };
+        check(Some("https://api.example.com"), false, "127.0.0.1:80", "https://api.example.com");
+        check(None, false, "127.0.0.1:8080", "http://127.0.0.1:8080");
+        check(None, true, "0.0.0.0:8443", "https://127.0.0.1:8443");
+        check(None, false, "[::]:8080", "http://[::1]:8080");
+    }
+
+    #[test]
     fn text_is_escaped() {
-        let document = json!({ "info": { "title": "<b>", "description": "`<i>` <u>\n\n| <s> |\n| --- |\n| <q> |" } });
+        let document =
+            json!({ "info": { "title": "<b>", "description": "`<i>` <u>\n\n| <s> |\n| --- |\n| <q> |" } });
         let page = render(&document, "https://<p>").into_string();
         for tag in ["<b>", "<i>", "<u>", "<s>", "<q>", "https://<p>"] {
             assert!(!page.contains(tag), "{tag}");

@@ -4,6 +4,7 @@ use crate::auth::Caller;
 use crate::rate_limit::Row;
 use crate::refusal::Refusal;
 use crate::routes::{account, batch, health, openapi, verify};
+use crate::web::docs;
 use crate::worker::Worker;
 use bytes::Bytes;
 use std::borrow::Cow;
@@ -193,6 +194,25 @@ const ROUTES: &[Route] = &[
         limit: Limit::Unlimited,
         feature: None,
         handler: |call| Box::pin(openapi::show(call)),
+    },
+    // The dashboard has these two for itself, where there is one.
+    Route {
+        method: Method::Get,
+        path: "/docs",
+        access: Access::Open,
+        safe: true,
+        limit: Limit::Unlimited,
+        feature: None,
+        handler: |call| Box::pin(docs::show_alone(call)),
+    },
+    Route {
+        method: Method::Get,
+        path: "/assets/{name}",
+        access: Access::Open,
+        safe: true,
+        limit: Limit::Unlimited,
+        feature: None,
+        handler: |call| Box::pin(docs::asset(call)),
     },
     Route {
         method: Method::Get,

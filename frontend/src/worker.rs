@@ -49,6 +49,8 @@ pub struct Commons {
     pub gateways: Gateways,
     /// The description of the API.
     pub description: Vec<u8>,
+    /// The same as a page's content.
+    pub reference: String,
     /// The dashboard, where it is served.
     pub web: Option<Arc<Web>>,
     /// What connects assistants, where they can be.

@@ -20,6 +20,7 @@ use crate::listen::Listeners;
 use crate::metrics::Metrics;
 use crate::metrics::endpoint::Endpoint;
 use crate::peers::Peers;
+use crate::reference;
 use crate::runtime::{self, Choice};
 use crate::server::{Common, Station};
 use crate::status::{Phase, Status};
@@ -231,14 +232,18 @@ impl Crew<'_> {
         let cannot = |error: io::Error| Failure::failed(format!("cannot prepare a thread: {error}"));
         let count = listeners.sockets.len();
         let room = self.config.engine.tickets_max - self.batch_rows_max();
+        let unfit = |error| Failure::failed(format!("cannot render the description: {error}"));
+        let description = api::openapi::document(self.config.base_url());
+        let base = reference::base(self.config.public_url.as_deref(), self.tls.is_some(), listeners.address);
         let commons = Arc::new(Commons {
             flights: Arc::default(),
             in_progress: Arc::default(),
             door: Arc::clone(door),
             gateways: self.config.gateways()?,
-            description: serde_json::to_vec(&api::openapi::document(self.config.base_url()))
-                .map_err(|error| Failure::failed(format!("cannot render the description: {error}")))?,
-            web: Web::start(self.config).map_err(cannot)?,
+            description: serde_json::to_vec(&description).map_err(unfit)?,
+            reference: reference::render(&serde_json::to_value(&description).map_err(unfit)?, &base)
+                .into_string(),
+            web: Web::start(self.config, self.store, door).map_err(cannot)?,
             assistants: Assistants::start(self.config, listeners.address).map_err(cannot)?,
         });
         let common = Common {

@@ -10,20 +10,17 @@ use crate::worker::Worker;
 use api::{ErrorCode, NOT_AVAILABLE_ON};
 use hyper::header::{self, HeaderMap, HeaderValue};
 
-/// The caller behind a request of a gateway; none where no gateway has shown its secret. An account is opened only for
-/// a request that a route answers.
+/// The gateway behind a request; none where no secret is shown.
 ///
 /// # Errors
-/// 403 for what gateways do not offer, and then whatever is not said once and clearly.
-pub async fn admit(
+/// 403 for what gateways do not offer, whatever else is wrong, and what is not said once and clearly.
+pub fn behind<'w>(
     path: &str,
-    routed: bool,
     headers: &HeaderMap,
-    worker: &Worker,
-) -> Result<Option<Caller>, Refusal> {
+    worker: &'w Worker,
+) -> Result<Option<&'w Gateway>, Refusal> {
     let gateways = &worker.commons.gateways;
-    let values = |name: &str| headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
-    let (gateway, doubled) = match gateways.behind(values) {
+    let (gateway, doubled) = match gateways.behind(|name| values(headers, name)) {
         Ok(None) => return Ok(None),
         Ok(Some(gateway)) => (gateway, None),
         Err((gateway, issue)) => (gateway, Some(issue)),
@@ -37,13 +34,22 @@ pub async fn admit(
     if headers.contains_key(header::AUTHORIZATION) {
         return Err(two_callers());
     }
-    if !routed {
-        return Ok(None);
-    }
-    let guest = gateway.guest(values).map_err(Refusal::invalid)?;
+    Ok(Some(gateway))
+}
+
+/// For whom the gateway's request is. Their account is opened by it, if it is their first.
+///
+/// # Errors
+/// 400 for what is not said once and clearly.
+pub async fn guest(gateway: &Gateway, headers: &HeaderMap, worker: &Worker) -> Result<Caller, Refusal> {
+    let guest = gateway.guest(|name| values(headers, name)).map_err(Refusal::invalid)?;
     let account = account_of(gateway, guest, worker).await?;
     // Whoever has no key is counted under the account's id: no key has the bits of an account.
-    Ok(Some(Caller { account, key: KeyId::from_bytes(account.to_bytes()), mode: KeyMode::Live }))
+    Ok(Caller { account, key: KeyId::from_bytes(account.to_bytes()), mode: KeyMode::Live })
+}
+
+fn values<'h>(headers: &'h HeaderMap, name: &str) -> Vec<&'h [u8]> {
+    headers.get_all(name).iter().map(HeaderValue::as_bytes).collect()
 }
 
 /// The guest's account. From memory, but for the first request and the first after a change of plan.

@@ -26,13 +26,16 @@ pub fn examples(whole: &Whole<'_>, operation: &Operation<'_>) -> Vec<Example> {
         return vec![polled(whole, operation, &parameter, &origin)];
     }
     let summary = operation.text("/summary").to_owned();
-    let bodies: Vec<(&String, &Value)> =
+    let mut bodies: Vec<(&String, &Value)> =
         entries(operation.value, "/requestBody/content/application~1json/examples").collect();
+    // The simplest first.
+    bodies.sort_by_key(|(_, example)| example.get("value").map(|value| value.to_string().len()));
     if bodies.is_empty() {
-        let mut examples = vec![Example { summary, text: command(whole, operation, None, Parameters::Required) }];
+        let mut examples =
+            vec![Example { summary, text: command(whole, operation, None, Parameters::Required) }];
         if list(operation.value, "/parameters").any(|it| text(it, "/name") == "mode") {
             let text = command(whole, operation, None, Parameters::With("mode"));
-            examples.push(Example { summary: "With `mode`".replace('`', ""), text });
+            examples.push(Example { summary: "With a mode".to_owned(), text });
         }
         return examples;
     }
@@ -118,7 +121,8 @@ fn behind<'d>(whole: &Whole<'d>, operation: &Operation<'_>) -> Option<(String, O
 /// Both, one behind the other.
 fn polled(whole: &Whole<'_>, operation: &Operation<'_>, parameter: &str, origin: &Operation<'_>) -> Example {
     let body = entries(origin.value, "/requestBody/content/application~1json/examples").last();
-    let first = command(whole, origin, body.and_then(|(_, example)| example.get("value")), Parameters::Required);
+    let first =
+        command(whole, origin, body.and_then(|(_, example)| example.get("value")), Parameters::Required);
     let name = parameter.rsplit('.').next().unwrap_or(parameter);
     let path = operation.path.replace(&format!("{{{name}}}"), &format!("${name}"));
     let text = format!(
@@ -150,8 +154,13 @@ mod tests {
         let key = "\\\n  --header \"Authorization: Bearer $MAILPROBE_KEY\"";
         assert_eq!(of("describe"), ["curl 'https://api.example.com/v1/openapi.json'"]);
         assert_eq!(of("showAccount"), [format!("curl 'https://api.example.com/v1/account' {key}")]);
-        let by_query = format!("curl --get 'https://api.example.com/v1/verify' {key} \\\n  --data-urlencode 'email=alice@example.com'");
-        assert_eq!(of("verifyByQuery"), [by_query.clone(), format!("{by_query} \\\n  --data-urlencode 'mode=fast'")]);
+        let by_query = format!(
+            "curl --get 'https://api.example.com/v1/verify' {key} \\\n  --data-urlencode 'email=alice@example.com'"
+        );
+        assert_eq!(
+            of("verifyByQuery"),
+            [by_query.clone(), format!("{by_query} \\\n  --data-urlencode 'mode=fast'")]
+        );
         let verify = of("verify");
         assert_eq!(verify.len(), 3);
         assert!(verify.iter().any(|text| text.ends_with(

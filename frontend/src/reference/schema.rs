@@ -10,8 +10,8 @@ pub fn name_of(name: &str) -> String {
     format!("schema-{name}")
 }
 
-/// The fields of an object, as a table.
-pub fn fields(label: &str, schema: &Value) -> Markup {
+/// The fields of an object, as a table. `always` says what is said of those that cannot be left out.
+pub fn fields(label: &str, schema: &Value, always: &str) -> Markup {
     let required: Vec<&str> = list(schema, "/required").filter_map(Value::as_str).collect();
     let rows = html! {
         thead { tr { th scope="col" { "Field" } th scope="col" { "What" } } }
@@ -20,7 +20,7 @@ pub fn fields(label: &str, schema: &Value) -> Markup {
                 tr {
                     th scope="row" {
                         code { (name) }
-                        @if required.contains(&name.as_str()) { " " span.tag { "always" } }
+                        @if required.contains(&name.as_str()) { " " span.tag { (always) } }
                     }
                     td { p.hint { (kind(field)) } (prose(text(field, "/description"))) }
                 }
@@ -98,15 +98,25 @@ mod tests {
 
     #[test]
     fn kinds() {
-        let check = |schema: Value, expected: &str| assert_eq!(kind(&schema).into_string(), expected, "{schema}");
+        let check =
+            |schema: Value, expected: &str| assert_eq!(kind(&schema).into_string(), expected, "{schema}");
         check(json!({ "type": "string" }), "string");
         check(json!({}), "any value");
-        check(json!({ "type": ["integer", "null"], "format": "int64", "minimum": 0 }), "integer or null; at least <code>0</code>");
+        check(
+            json!({ "type": ["integer", "null"], "format": "int64", "minimum": 0 }),
+            "integer or null; at least <code>0</code>",
+        );
         let link = "<a href=\"#schema-Mode\">Mode</a>";
         check(json!({ "$ref": "#/components/schemas/Mode" }), link);
         check(json!({ "allOf": [{ "$ref": "#/components/schemas/Mode" }] }), link);
-        check(json!({ "type": "array", "items": { "$ref": "#/x/Mode" }, "maxItems": 2 }), &format!("array of {link}; items, at most <code>2</code>"));
+        check(
+            json!({ "type": "array", "items": { "$ref": "#/x/Mode" }, "maxItems": 2 }),
+            &format!("array of {link}; items, at most <code>2</code>"),
+        );
         check(json!({ "anyOf": [{ "$ref": "#/x/Mode" }, { "type": "null" }] }), &format!("{link} or null"));
-        check(json!({ "type": "string", "enum": ["a", "b"], "default": "a" }), "<code>a</code> or <code>b</code>; default <code>a</code>");
+        check(
+            json!({ "type": "string", "enum": ["a", "b"], "default": "a" }),
+            "<code>a</code> or <code>b</code>; default <code>a</code>",
+        );
     }
 }

@@ -50,8 +50,12 @@ impl Asset {
 
 /// `GET /assets/{name}`.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
-    let asset = [&STYLE, &SCRIPT].into_iter().find(|asset| *asset.name == visit.parameter);
-    let asset = asset.ok_or_else(Problem::not_found)?;
+    find(&visit.parameter).ok_or_else(Problem::not_found)
+}
+
+/// The file of this name.
+pub fn find(name: &str) -> Option<Reply> {
+    let asset = [&STYLE, &SCRIPT].into_iter().find(|asset| *asset.name == name)?;
     let reply = Reply { status: 200, headers: Vec::new(), body: asset.text.as_bytes().to_vec() };
-    Ok(reply.header("content-type", asset.kind).header("cache-control", KEPT))
+    Some(reply.header("content-type", asset.kind).header("cache-control", KEPT))
 }

@@ -12,6 +12,7 @@ const PLACES: &[(&str, &str)] = &[
     ("/", "Overview"),
     ("/try", "Try"),
     ("/keys", "API keys"),
+    ("/lists", "Lists"),
     ("/usage", "Usage"),
     ("/batches", "Batches"),
     ("/plan", "Plan"),
@@ -26,6 +27,16 @@ pub fn page(title: &str, signed_in: Option<&SignedIn>, body: Markup) -> Reply {
 
 /// A whole page of which the navigation shows `place` as the current one.
 pub fn page_at(title: &str, place: Option<&str>, signed_in: Option<&SignedIn>, body: Markup) -> Reply {
+    let footer = html! { p { "mailprobe · " a href="/docs" { "API reference" } } };
+    frame(title, header(place, signed_in), body, footer)
+}
+
+/// A whole page that leads nowhere: for a server without a dashboard.
+pub fn bare(title: &str, body: Markup) -> Reply {
+    frame(title, html! { header { span.brand { "mailprobe" } } }, body, html! { p { "mailprobe" } })
+}
+
+fn frame(title: &str, header: Markup, body: Markup, footer: Markup) -> Reply {
     let whole = html! {
         (DOCTYPE)
         html lang="en" {
@@ -40,9 +51,9 @@ pub fn page_at(title: &str, place: Option<&str>, signed_in: Option<&SignedIn>, b
             }
             body {
                 a.skip href="#main" { "Skip to the content" }
-                (header(place, signed_in))
+                (header)
                 main #main tabindex="-1" { (body) }
-                footer { p { "mailprobe · " a href="/docs" { "API reference" } } }
+                footer { (footer) }
             }
         }
     };

@@ -12,6 +12,7 @@ mod clock;
 mod commands;
 mod connections;
 mod detail;
+mod docs;
 mod fast;
 mod gateway;
 mod idempotency;
