@@ -192,7 +192,7 @@ async fn answer(
     if let (Ok(None), Some(found)) = (&gateway, visit::find(&worker, &head)) {
         return Ok(visit::answer(worker, found, head, body, peer, note).await);
     }
-    if let Some(found) = assistants::find(&worker, &head) {
+    if let (Ok(None), Some(found)) = (&gateway, assistants::find(&worker, &head)) {
         return assistants::answer(worker, found, head, body, peer, note).await;
     }
     let found = router::find(head.method.as_str(), head.uri.path());
