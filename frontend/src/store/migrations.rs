@@ -9,7 +9,7 @@ use std::path::Path;
 type Step = fn(&WriteTransaction) -> Result<(), StoreError>;
 
 /// `STEPS[n]` leads from format n + 1 to n + 2.
-const STEPS: [Step; FORMAT as usize - 1] = [to_2, to_3, to_4];
+const STEPS: [Step; FORMAT as usize - 1] = [to_2, to_3, to_4, to_5];
 
 /// Makes the tables of a new file, or brings those of an old one up to date.
 pub(super) fn migrate(database: &Database, path: &Path) -> Result<(), OpenError> {
@@ -56,7 +56,8 @@ fn create(database: &Database, format: u32) -> Result<(), StoreError> {
         transaction.open_table(tables::LEDGER)?;
         to_2(transaction)?;
         to_3(transaction)?;
-        to_4(transaction)
+        to_4(transaction)?;
+        to_5(transaction)
     };
     apply(database, make, format)
 }
@@ -91,6 +92,14 @@ fn to_4(transaction: &WriteTransaction) -> Result<(), StoreError> {
     transaction.open_table(tables::CLIENTS)?;
     transaction.open_table(tables::CONNECTIONS)?;
     transaction.open_table(tables::SECRETS)?;
+    Ok(())
+}
+
+/// From format 4 to 5, which adds the tables of lists.
+fn to_5(transaction: &WriteTransaction) -> Result<(), StoreError> {
+    transaction.open_table(tables::LISTS)?;
+    transaction.open_table(tables::LIST_PARTS)?;
+    transaction.open_table(tables::LIST_CODES)?;
     Ok(())
 }
 
