@@ -71,11 +71,13 @@ pub struct Dashboard {
     pub enabled: bool,
     /// Anybody may make an account.
     pub sign_up: bool,
+    /// Longest list that may be uploaded, in MiB.
+    pub upload_mib: u64,
 }
 
 impl Default for Dashboard {
     fn default() -> Dashboard {
-        Dashboard { enabled: true, sign_up: true }
+        Dashboard { enabled: true, sign_up: true, upload_mib: 100 }
     }
 }
 

@@ -10,6 +10,7 @@
 mod assistants;
 mod gateway;
 mod meter;
+mod outgoing;
 mod pulse;
 mod visit;
 
@@ -23,6 +24,7 @@ use crate::routes::verify::full::PROBE_TIME_MAX;
 use crate::store::id::random_bits;
 use crate::survive::survive;
 use crate::tls::{Tls, TlsStream};
+use crate::web::lists::download::Pieces;
 use crate::worker::Worker;
 use crate::{clock, store::KeyId};
 use api::ErrorCode;
@@ -38,6 +40,7 @@ use monoio::io::IntoPollIo;
 use monoio::io::poll_io::{AsyncRead, AsyncWrite};
 use monoio::net::TcpStream;
 use monoio_compat::hyper::{MonoioIo, MonoioTimer};
+use outgoing::Outgoing;
 use pulse::{Patience, Pulse, Watch, Watched};
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -146,9 +149,11 @@ struct Note {
     key: Option<KeyId>,
     /// Where the counter stands that the request went to: not for the log, but for every answer's headers.
     standing: Option<Standing>,
+    /// A body that is made while it is sent, in place of the reply's.
+    pieces: Option<Pieces>,
 }
 
-async fn respond(request: Request<Incoming>, worker: Rc<Worker>, peer: IpAddr) -> Response<Full<Bytes>> {
+async fn respond(request: Request<Incoming>, worker: Rc<Worker>, peer: IpAddr) -> Response<Outgoing> {
     let began = Instant::now();
     let tally = Arc::clone(&worker.tally);
     let mut note = Note {
@@ -157,6 +162,7 @@ async fn respond(request: Request<Incoming>, worker: Rc<Worker>, peer: IpAddr) -
         request_id: request_id(request.headers()),
         key: None,
         standing: None,
+        pieces: None,
     };
     let outcome = match survive(answer(request, worker, peer, &mut note)).await {
         Ok(outcome) => outcome,
@@ -166,14 +172,18 @@ async fn respond(request: Request<Incoming>, worker: Rc<Worker>, peer: IpAddr) -
         Ok(reply) => render(reply.status, &reply.headers, reply.body),
         Err(refusal) => render_refusal(&refusal, &note),
     };
-    let response = finish(response, &note);
+    let mut response = finish(response, &note);
+    if let Some(pieces) = note.pieces.take() {
+        *response.body_mut() = Outgoing::Pieces(pieces);
+    }
     let status = response.status().as_u16();
-    tally.answered(Answered { route: note.path, method: note.method, status }, began.elapsed());
+    let took = began.elapsed();
+    tally.answered(Answered { route: note.path, method: note.method, status }, took);
     tracing::info!(
         method = note.method,
         path = note.path,
         status,
-        ms = began.elapsed().as_millis() as u64,
+        ms = took.as_millis() as u64,
         request_id = note.request_id,
         key = note.key.map(tracing::field::display),
         "request"
@@ -272,6 +282,9 @@ fn admit(route: &Route, headers: &HeaderMap, worker: &Worker) -> Result<Option<C
 fn says_it_is_json(headers: &HeaderMap) -> Result<(), Refusal> {
     let mut types = headers.get_all(header::CONTENT_TYPE).iter();
     let is_json = |value: &HeaderValue| {
+        if value.as_bytes() == b"application/json" {
+            return true;
+        }
         let value = value.to_str().unwrap_or_default().to_ascii_lowercase();
         let essence = value.split(';').next().unwrap_or_default().trim();
         essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json"))
@@ -308,12 +321,8 @@ async fn discard(body: Incoming, awaits_consent: bool, refusal: Refusal) -> Refu
     refusal
 }
 
-fn render(
-    status: u16,
-    headers: &[(&'static str, Cow<'static, str>)],
-    body: Vec<u8>,
-) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(body)));
+fn render(status: u16, headers: &[(&'static str, Cow<'static, str>)], body: Vec<u8>) -> Response<Outgoing> {
+    let mut response = Response::new(Outgoing::Whole(Full::new(Bytes::from(body))));
     // Room for all that an answer has, so that the map need not grow.
     *response.headers_mut() = HeaderMap::with_capacity(HEADERS);
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -325,7 +334,7 @@ fn render(
     response
 }
 
-fn render_refusal(refusal: &Refusal, note: &Note) -> Response<Full<Bytes>> {
+fn render_refusal(refusal: &Refusal, note: &Note) -> Response<Outgoing> {
     if let Some(inside) = &refusal.inside {
         match refusal.body.error {
             ErrorCode::InternalError => {
@@ -339,7 +348,7 @@ fn render_refusal(refusal: &Refusal, note: &Note) -> Response<Full<Bytes>> {
 }
 
 /// What every answer has. Unless an answer says otherwise it is for no cache: nearly all are somebody's own.
-fn finish(mut response: Response<Full<Bytes>>, note: &Note) -> Response<Full<Bytes>> {
+fn finish(mut response: Response<Outgoing>, note: &Note) -> Response<Outgoing> {
     let headers = response.headers_mut();
     headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));

@@ -17,6 +17,7 @@ pub mod form;
 pub mod guard;
 pub mod home;
 pub mod keys;
+pub mod lists;
 pub mod page;
 pub mod password;
 pub mod plan;
@@ -32,14 +33,20 @@ pub mod usage;
 pub use problem::Problem;
 pub use routes::{Access, Body, Found, find};
 
+use crate::batch::Door;
 use crate::clock;
 use crate::config::Config;
 use crate::router::Reply;
+use crate::store::Store;
 use crate::worker::Worker;
 use bytes::Bytes;
 use form::Form;
+use lists::download::Pieces;
+use lists::upload::Incoming;
+use lists::work::Lists;
 use password::Passwords;
 use session::SignedIn;
+use std::cell::Cell;
 use std::io;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -56,6 +63,10 @@ pub struct Web {
     pub passwords: Passwords,
     /// Attempts to sign in and up.
     pub throttle: Throttle,
+    /// Longest list that is taken in.
+    pub upload_bytes_max: u64,
+    /// The thread that has lists checked.
+    pub lists: Lists,
 }
 
 impl Web {
@@ -63,7 +74,7 @@ impl Web {
     ///
     /// # Errors
     /// A thread could not be started, or there are no random bits.
-    pub fn start(config: &Config) -> io::Result<Option<Arc<Web>>> {
+    pub fn start(config: &Config, store: &Arc<dyn Store>, door: &Arc<Door>) -> io::Result<Option<Arc<Web>>> {
         if !config.dashboard.enabled {
             return Ok(None);
         }
@@ -74,6 +85,8 @@ impl Web {
             origin: config.public_url.as_deref().map(guard::origin_of),
             passwords: Passwords::start()?,
             throttle: Throttle::new(networks),
+            upload_bytes_max: config.dashboard.upload_mib << 20,
+            lists: Lists::start(Arc::clone(store), Arc::clone(door))?,
         })))
     }
 }
@@ -94,6 +107,8 @@ pub struct Head {
     pub fetch_site: Option<String>,
     /// The values of `Cookie`.
     pub cookies: Vec<String>,
+    /// `Content-Type`.
+    pub content_type: Option<String>,
     /// `User-Agent`.
     pub agent: String,
     /// Who connected.
@@ -110,6 +125,16 @@ pub struct Asked {
     pub head: Head,
     /// What answers.
     pub found: Found,
+    /// See [`Visit::pieces`].
+    pub pieces: Rc<Cell<Option<Pieces>>>,
+}
+
+/// What came of a body.
+pub enum Given {
+    /// A form, or nothing.
+    Form(Result<Bytes, Problem>),
+    /// A file that is still coming.
+    Upload(Box<dyn Incoming>),
 }
 
 /// One request, as handlers see it.
@@ -126,6 +151,10 @@ pub struct Visit {
     pub signed_in: Option<SignedIn>,
     /// The fields of the form that was sent; none on GET.
     pub form: Form,
+    /// The file that is uploaded.
+    pub incoming: Option<Box<dyn Incoming>>,
+    /// For an answer whose body is made while it is sent, in place of the reply's.
+    pub pieces: Rc<Cell<Option<Pieces>>>,
 }
 
 impl Visit {
@@ -154,24 +183,20 @@ impl Asked {
     }
 
     /// The answer, and what the log is told where something went wrong here.
-    pub async fn answer(self, body: Result<Bytes, Problem>) -> (Reply, Option<String>) {
+    pub async fn answer(self, given: Given) -> (Reply, Option<String>) {
         let signed_in = match session::signed_in(&*self.worker.store, &self.head, clock::now()).await {
             Ok(signed_in) => signed_in,
             Err(problem) => return problem.render(None),
         };
         let shown = signed_in.clone();
-        match self.admit(signed_in, body).await {
+        match self.admit(signed_in, given).await {
             Ok(reply) => (reply, None),
             Err(problem) => problem.render(shown.as_ref()),
         }
     }
 
-    async fn admit(
-        self,
-        signed_in: Option<SignedIn>,
-        body: Result<Bytes, Problem>,
-    ) -> Result<Reply, Problem> {
-        let Asked { worker, web, head, found } = self;
+    async fn admit(self, signed_in: Option<SignedIn>, given: Given) -> Result<Reply, Problem> {
+        let Asked { worker, web, head, found, pieces } = self;
         let (route, parameter) = match found {
             Found::Route(route, parameter) => (route, parameter),
             Found::Refused(refusal) => return Err(refusal.into()),
@@ -179,16 +204,20 @@ impl Asked {
         if route.access == Access::SignedIn && signed_in.is_none() {
             return Ok(session::sign_in_first(&head, route.method));
         }
-        let form = match route.body {
-            Body::None => Form::default(),
-            Body::Form { .. } => {
-                guard::same_origin(&head, web.origin.as_deref())?;
-                let unreadable = || Problem::new(400, "The form cannot be read.");
-                let form = Form::parse(&body?).map_err(|_| unreadable())?;
+        if route.body != Body::None {
+            guard::same_origin(&head, web.origin.as_deref())?;
+        }
+        let (form, incoming) = match (route.body, given) {
+            (Body::Form { .. }, Given::Form(body)) => {
+                let unreadable = |_| Problem::new(400, "The form cannot be read.");
+                let form = Form::parse(&body?).map_err(unreadable)?;
                 guard::token(&head, route.access, signed_in.as_ref(), &form)?;
-                form
+                (form, None)
             }
+            // Its token is in it, and looked at by the handler before anything else.
+            (Body::Upload, Given::Upload(incoming)) => (Form::default(), Some(incoming)),
+            _ => (Form::default(), None),
         };
-        (route.handler)(Visit { worker, web, head, parameter, signed_in, form }).await
+        (route.handler)(Visit { worker, web, head, parameter, signed_in, form, incoming, pieces }).await
     }
 }

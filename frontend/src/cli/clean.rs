@@ -27,7 +27,7 @@ mod putoff;
 mod rows;
 mod seen;
 mod sink;
-mod source;
+pub(crate) mod source;
 mod state;
 mod summary;
 #[cfg(test)]

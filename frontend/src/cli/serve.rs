@@ -243,7 +243,7 @@ impl Crew<'_> {
             description: serde_json::to_vec(&description).map_err(unfit)?,
             reference: reference::render(&serde_json::to_value(&description).map_err(unfit)?, &base)
                 .into_string(),
-            web: Web::start(self.config).map_err(cannot)?,
+            web: Web::start(self.config, self.store, door).map_err(cannot)?,
             assistants: Assistants::start(self.config, listeners.address).map_err(cannot)?,
         });
         let common = Common {

@@ -172,6 +172,15 @@ pub const SETTINGS: &[Setting] = &[
         show: |config| Some(Value::Boolean(config.dashboard.sign_up)),
     },
     Setting {
+        key: "dashboard_upload_mib",
+        value_name: "N",
+        help: "longest list that may be uploaded to the dashboard, in MiB",
+        scope: Scope::Server,
+        many: false,
+        set: |config, given| put(&mut config.dashboard.upload_mib, number(one(given), 1, 4096)),
+        show: |config| integer(config.dashboard.upload_mib.try_into().ok()?),
+    },
+    Setting {
         key: "reuse_verdicts",
         value_name: "BOOL",
         help: "true: a verdict that one account paid for may answer another, who pays for it too",

@@ -1,9 +1,10 @@
 //! Requests to the dashboard: from hyper's terms to those of [`web`](crate::web).
 
-use super::{Note, discard};
+use super::{Note, REFUSED_BODY_BYTES_MAX, REFUSED_BODY_TIME_MAX, discard};
 use crate::refusal::Refusal;
 use crate::router::Reply;
-use crate::web::{self, Asked, Body, Found, Head, Problem, Web};
+use crate::web::lists::upload;
+use crate::web::{self, Asked, Body, Found, Given, Head, Problem, Web};
 use crate::worker::Worker;
 use api::ErrorCode;
 use bytes::Bytes;
@@ -11,13 +12,18 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName};
 use hyper::http::request::Parts;
+use std::future::Future;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// For the body of a form.
 const FORM_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// For the next piece of an upload.
+const PIECE_TIME_MAX: Duration = Duration::from_secs(30);
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -38,14 +44,18 @@ pub async fn answer(
 ) -> Reply {
     note.path = found.path();
     let awaits_consent = head.headers.contains_key(header::EXPECT);
-    let asked = Asked { worker, web, head: read_head(&head, peer), found };
-    let body = match asked.body() {
-        Body::None => Ok(Bytes::new()),
+    let pieces = Rc::default();
+    let asked = Asked { worker, web, head: read_head(&head, peer), found, pieces: Rc::clone(&pieces) };
+    let given = match asked.body() {
+        Body::None => Given::Form(Ok(Bytes::new())),
         Body::Form { bytes_max } => {
-            read_form(&head.headers, body, bytes_max, awaits_consent).await.map_err(Problem::from)
+            let form = read_form(&head.headers, body, bytes_max, awaits_consent).await;
+            Given::Form(form.map_err(Problem::from))
         }
+        Body::Upload => Given::Upload(Box::new(Upload { body: Some(body), awaits_consent })),
     };
-    let (reply, inside) = asked.answer(body).await;
+    let (reply, inside) = asked.answer(given).await;
+    note.pieces = pieces.take();
     if let Some(inside) = inside {
         tracing::warn!(request_id = note.request_id, path = note.path, "{inside}");
     }
@@ -68,9 +78,54 @@ fn read_head(head: &Parts, peer: IpAddr) -> Head {
         origin: text(&header::ORIGIN),
         fetch_site: text(&SEC_FETCH_SITE),
         cookies: cookies.filter_map(|value| value.to_str().ok()).map(str::to_owned).collect(),
+        content_type: text(&header::CONTENT_TYPE),
         agent: text(&header::USER_AGENT).unwrap_or_default(),
         peer,
     }
+}
+
+/// A file that is coming. What is left of it when nobody wants more is read away, within bounds, so that its sender
+/// gets to read why.
+struct Upload {
+    body: Option<Incoming>,
+    awaits_consent: bool,
+}
+
+impl upload::Incoming for Upload {
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Option<Bytes>, Problem>> + '_>> {
+        Box::pin(async {
+            let Some(body) = &mut self.body else { return Ok(None) };
+            self.awaits_consent = false;
+            loop {
+                match monoio::time::timeout(PIECE_TIME_MAX, body.frame()).await {
+                    Ok(Some(Ok(frame))) => match frame.into_data() {
+                        Ok(data) => return Ok(Some(data)),
+                        Err(_trailers) => {}
+                    },
+                    Ok(Some(Err(_))) => return Err(Problem::new(400, "The upload broke off.")),
+                    Ok(None) => {
+                        self.body = None;
+                        return Ok(None);
+                    }
+                    Err(_elapsed) => return Err(Problem::new(408, "The upload took too long to arrive.")),
+                }
+            }
+        })
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        if let (Some(body), false) = (self.body.take(), self.awaits_consent) {
+            monoio::spawn(drop_rest(body));
+        }
+    }
+}
+
+async fn drop_rest(body: Incoming) {
+    let mut body = Limited::new(body, REFUSED_BODY_BYTES_MAX);
+    let drop_frames = async { while let Some(Ok(_)) = body.frame().await {} };
+    let _ = monoio::time::timeout(REFUSED_BODY_TIME_MAX, drop_frames).await;
 }
 
 async fn read_form(

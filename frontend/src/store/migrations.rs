@@ -9,7 +9,7 @@ use std::path::Path;
 type Step = fn(&WriteTransaction) -> Result<(), StoreError>;
 
 /// `STEPS[n]` leads from format n + 1 to n + 2.
-const STEPS: [Step; FORMAT as usize - 1] = [to_2, to_3, to_4];
+const STEPS: [Step; FORMAT as usize - 1] = [to_2, to_3, to_4, to_5];
 
 /// Makes the tables of a new file, or brings those of an old one up to date.
 pub(super) fn migrate(database: &Database, path: &Path) -> Result<(), OpenError> {
@@ -56,7 +56,8 @@ fn create(database: &Database, format: u32) -> Result<(), StoreError> {
         transaction.open_table(tables::LEDGER)?;
         to_2(transaction)?;
         to_3(transaction)?;
-        to_4(transaction)
+        to_4(transaction)?;
+        to_5(transaction)
     };
     apply(database, make, format)
 }
@@ -91,6 +92,14 @@ fn to_4(transaction: &WriteTransaction) -> Result<(), StoreError> {
     transaction.open_table(tables::CLIENTS)?;
     transaction.open_table(tables::CONNECTIONS)?;
     transaction.open_table(tables::SECRETS)?;
+    Ok(())
+}
+
+/// From format 4 to 5, which adds the tables of lists.
+fn to_5(transaction: &WriteTransaction) -> Result<(), StoreError> {
+    transaction.open_table(tables::LISTS)?;
+    transaction.open_table(tables::LIST_PARTS)?;
+    transaction.open_table(tables::LIST_CODES)?;
     Ok(())
 }
 
@@ -205,6 +214,26 @@ mod tests {
         assert_eq!(read_format(&database), Ok(Some(FORMAT.into())));
         let read = database.begin_read().unwrap();
         assert!(read.open_table(tables::USERS).unwrap().iter().unwrap().next().is_none());
+        assert_eq!(read.open_table(tables::NAMES).unwrap().get("joe").unwrap().unwrap().value(), &[7; 16]);
+    }
+
+    #[test]
+    fn a_file_of_format_3_keeps_what_it_has_and_gets_assistants() {
+        let database = database();
+        migrate_by(&STEPS[..2], &database, Path::new("x")).unwrap();
+        let transaction = database.begin_write().unwrap();
+        transaction.delete_table(tables::CLIENTS).unwrap();
+        transaction.delete_table(tables::CONNECTIONS).unwrap();
+        transaction.delete_table(tables::SECRETS).unwrap();
+        transaction.open_table(tables::NAMES).unwrap().insert("joe", &[7; 16]).unwrap();
+        transaction.commit().unwrap();
+        assert_eq!(read_format(&database), Ok(Some(3)));
+        migrate(&database, Path::new("x")).unwrap();
+        assert_eq!(read_format(&database), Ok(Some(FORMAT.into())));
+        let read = database.begin_read().unwrap();
+        assert!(read.open_table(tables::CLIENTS).unwrap().iter().unwrap().next().is_none());
+        assert!(read.open_table(tables::CONNECTIONS).unwrap().iter().unwrap().next().is_none());
+        assert!(read.open_table(tables::SECRETS).unwrap().iter().unwrap().next().is_none());
         assert_eq!(read.open_table(tables::NAMES).unwrap().get("joe").unwrap().unwrap().value(), &[7; 16]);
     }
 

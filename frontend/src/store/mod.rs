@@ -30,6 +30,7 @@ mod index;
 mod index_check;
 mod ledger;
 mod limits;
+mod lists;
 mod migrations;
 mod pending;
 mod purge;
@@ -53,11 +54,11 @@ pub use self::redb::{Opening, RedbStore, StoreOptions};
 pub use connections::Connections;
 pub use error::{BatchError, ChangeError, HoldError, OpenError, SettleError, StoreError};
 pub use folder::DATABASE_FILE;
-pub use id::{AccountId, BatchId, ClientId, ConnectionId, EntryId, KeyId};
+pub use id::{AccountId, BatchId, ClientId, ConnectionId, EntryId, KeyId, ListId};
 pub use pending::{Pending, Reply, pending};
 pub use types::*;
 pub use vault::KEY_FOLDER;
-pub use web::WebStore;
+pub use web::{ListStore, WebStore};
 
 use crate::credits::Balance;
 use crate::rate_limit::{Kept, Overrides};
@@ -66,7 +67,7 @@ use backup::{BackupError, BackupSummary};
 use std::io::Write;
 
 /// See the module. Every implementation is shared as `Arc<dyn Store>`.
-pub trait Store: Connections + WebStore + Send + Sync {
+pub trait Store: Connections + ListStore + WebStore + Send + Sync {
     /// The plans that it was opened with.
     fn plans(&self) -> &PlanTable;
 

@@ -20,12 +20,13 @@ const STEPS: usize = 2_000;
 const ENDED_MAX: usize = 100;
 
 /// Kinds that are removed as they are.
-const REMOVABLE: [Expiring; 7] = [
+const REMOVABLE: [Expiring; 8] = [
     Expiring::Result,
     Expiring::Batch,
     Expiring::Idempotency,
     Expiring::Session,
     Expiring::SignInLink,
+    Expiring::List,
     Expiring::Connection,
     Expiring::Client,
 ];
@@ -73,6 +74,7 @@ impl Txn<'_> {
             Expiring::Idempotency => drop(self.idempotency.remove(key)?),
             Expiring::Session => self.remove_session(key)?,
             Expiring::SignInLink => self.remove_link(key)?,
+            Expiring::List => self.remove_list(key)?,
             Expiring::Connection => drop(self.remove_connection(key)?),
             Expiring::Client => self.forget_client(key)?,
             Expiring::Batch | Expiring::OpenBatch => {
@@ -101,6 +103,7 @@ impl Purged {
             Expiring::Batch => &mut self.batches,
             Expiring::OpenBatch => &mut self.ended,
             Expiring::Idempotency => &mut self.idempotency_keys,
+            Expiring::List => &mut self.lists,
             Expiring::Session | Expiring::SignInLink => &mut self.sessions,
             Expiring::Connection => &mut self.connections,
             Expiring::Client => &mut self.clients,

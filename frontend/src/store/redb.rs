@@ -1,5 +1,6 @@
 //! The store in one file of redb, for one process.
 
+mod lists;
 mod web;
 
 use super::accounts::view_account;

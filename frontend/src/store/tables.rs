@@ -2,9 +2,11 @@
 //! is a change of the format and needs a step in migrations.rs.
 
 mod connections;
+mod lists;
 mod web;
 
 pub(super) use connections::*;
+pub(super) use lists::*;
 pub(super) use web::*;
 
 use super::row::{In, Out, Row};
@@ -54,7 +56,7 @@ pub(super) const EXPIRIES: TableDefinition<&[u8; 41], ()> = TableDefinition::new
 pub(super) const META_FORMAT: &str = "format";
 
 /// The format that this version writes.
-pub(super) const FORMAT: u32 = 4;
+pub(super) const FORMAT: u32 = 5;
 
 /// What is to be done with every table, whatever its types.
 pub(super) trait TableVisitor {
@@ -91,6 +93,9 @@ pub(super) fn for_each_table<T: TableVisitor>(visitor: &mut T) -> Result<(), T::
     visitor.table(SESSIONS_OF)?;
     visitor.table(SIGN_IN_LINKS)?;
     visitor.table(DAYS)?;
+    visitor.table(LISTS)?;
+    visitor.table(LIST_PARTS)?;
+    visitor.table(LIST_CODES)?;
     visitor.table(CLIENTS)?;
     visitor.table(CONNECTIONS)?;
     visitor.table(SECRETS)
@@ -146,6 +151,8 @@ pub(super) enum Expiring {
     Session = 4,
     /// A row of [`SIGN_IN_LINKS`].
     SignInLink = 5,
+    /// A row of [`LISTS`], with its parts and answers.
+    List = 8,
     /// A row of [`CONNECTIONS`].
     Connection = 6,
     /// A row of [`CLIENTS`]; its id and 16 zeros stand for it.

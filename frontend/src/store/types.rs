@@ -2,11 +2,13 @@
 
 mod batches;
 mod connections;
+mod lists;
 mod results;
 mod web;
 
 pub use batches::*;
 pub use connections::*;
+pub use lists::*;
 pub use results::*;
 pub use web::*;
 

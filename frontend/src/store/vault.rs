@@ -10,7 +10,7 @@
 //!
 //! A key is on the disk before it seals anything: file written and synced, renamed to its name, folder synced.
 
-use super::types::{BATCH_KEEP_MS, BATCH_OPEN_MS, RETENTION_MS, RETENTION_SHORT_MS, UnixMs};
+use super::types::{BATCH_KEEP_MS, BATCH_OPEN_MS, LIST_KEEP_MS, RETENTION_MS, RETENTION_SHORT_MS, UnixMs};
 use super::{OpenError, StoreError};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hmac;
@@ -54,10 +54,13 @@ pub(super) enum Class {
     Batch,
     /// Batches with unanswered rows.
     OpenBatch,
+    /// Lists of the dashboard.
+    List,
 }
 
 impl Class {
-    const ALL: [Class; 4] = [Class::ShortResult, Class::LongResult, Class::Batch, Class::OpenBatch];
+    const ALL: [Class; 5] =
+        [Class::ShortResult, Class::LongResult, Class::Batch, Class::OpenBatch, Class::List];
 
     /// How long after its sealing it expires.
     pub fn keep_ms(self) -> UnixMs {
@@ -66,6 +69,7 @@ impl Class {
             Class::LongResult => RETENTION_MS,
             Class::Batch => BATCH_KEEP_MS,
             Class::OpenBatch => BATCH_OPEN_MS + OPEN_KEY_EXTRA_MS,
+            Class::List => LIST_KEEP_MS,
         }
     }
 
@@ -75,6 +79,7 @@ impl Class {
             Class::LongResult => "long",
             Class::Batch => "batch",
             Class::OpenBatch => "open",
+            Class::List => "list",
         }
     }
 }

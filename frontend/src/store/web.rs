@@ -5,7 +5,8 @@
 //! with a key that is not in the tables; of a session or a link only the hash of its token is there.
 
 use super::types::*;
-use super::{AccountId, Pending, StoreError};
+use super::{AccountId, BatchId, ListId, Pending, StoreError};
+use api::Reason;
 
 /// The part of the store that is the dashboard's. The rules of [`Store`](super::Store) hold.
 pub trait WebStore {
@@ -93,4 +94,58 @@ pub trait WebStore {
     /// # Errors
     /// As [`WebStore::user`].
     fn days(&self, account: AccountId, now: UnixMs) -> Result<Vec<DayCounts>, StoreError>;
+}
+
+/// The part of the store that keeps lists for the dashboard. The rules of [`Store`](super::Store) hold.
+pub trait ListStore {
+    /// Makes a list; `false` when the account has [`LISTS_MAX`] already.
+    fn create_list(&self, list: &List, now: UnixMs) -> Pending<bool, StoreError>;
+
+    /// Writes a list in place of what it was, if it stands as expected; says whether it did. With it go the answers of
+    /// the batch of number `done - 1`.
+    fn put_list(
+        &self,
+        list: &List,
+        expected: ListState,
+        answers: Option<&[Reason]>,
+    ) -> Pending<bool, StoreError>;
+
+    /// Writes a part of the content of a list that is uploading; `false` when it is not any longer.
+    fn put_list_part(&self, list: &List, number: u32, plain: &[u8]) -> Pending<bool, StoreError>;
+
+    /// A part of the content; none after the last.
+    ///
+    /// # Errors
+    /// As [`WebStore::user`].
+    fn list_part(&self, list: &List, number: u32) -> Result<Option<Vec<u8>>, StoreError>;
+
+    /// The answers of a batch, in the order of its addresses; none as long as there are none.
+    ///
+    /// # Errors
+    /// As [`WebStore::user`].
+    fn list_answers(&self, list: &List, number: u32) -> Result<Option<Vec<Reason>>, StoreError>;
+
+    /// A list of this account.
+    ///
+    /// # Errors
+    /// As [`WebStore::user`].
+    fn list(&self, account: AccountId, id: ListId, now: UnixMs) -> Result<Option<List>, StoreError>;
+
+    /// The account's lists, the newest first.
+    ///
+    /// # Errors
+    /// As [`WebStore::user`].
+    fn lists(&self, account: AccountId, now: UnixMs) -> Result<Vec<List>, StoreError>;
+
+    /// Every list that is read or checked.
+    ///
+    /// # Errors
+    /// As [`WebStore::user`].
+    fn lists_at_work(&self, now: UnixMs) -> Result<Vec<List>, StoreError>;
+
+    /// Takes a list away; says whether it was there. Batches that were made of it go on.
+    fn delete_list(&self, account: AccountId, id: ListId) -> Pending<bool, StoreError>;
+
+    /// The id of the list's batch of this number, whether it is made or not.
+    fn batch_of_list(&self, list: &List, number: u32) -> BatchId;
 }

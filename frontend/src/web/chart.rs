@@ -168,7 +168,7 @@ pub fn verdicts(counts: &[(Reason, u64)]) -> Markup {
             }
         }
         (legend())
-        div.scroll {
+        div.scroll tabindex="0" role="region" aria-label="Verdicts by reason" {
             table {
                 thead { tr { th scope="col" { "Verdict" } th scope="col" { "Reason" } th.number scope="col" { "Addresses" } th.number scope="col" { "Share" } } }
                 tbody { @for (reason, count) in &counts {

@@ -114,6 +114,7 @@ mod tests {
             origin: origin.map(str::to_owned),
             fetch_site: fetch_site.map(str::to_owned),
             cookies: Vec::new(),
+            content_type: None,
             agent: String::new(),
             peer: Ipv4Addr::LOCALHOST.into(),
         }

@@ -62,7 +62,7 @@ fn overview(visit: &Visit, signed_in: &SignedIn) -> Result<Reply, Problem> {
             }
             section.card {
                 h2 { "Do" }
-                p.actions { a.button href="/try" { "Try an address" } }
+                p.actions { a.button href="/try" { "Try an address" } a.button.quiet href="/lists" { "Upload a list" } }
             }
         }
         section.card { h2 { "Last 30 days" } (chart::days(&days, 30, now)) p { a href="/usage" { "More about usage" } } }

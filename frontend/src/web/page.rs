@@ -12,6 +12,7 @@ const PLACES: &[(&str, &str)] = &[
     ("/", "Overview"),
     ("/try", "Try"),
     ("/keys", "API keys"),
+    ("/lists", "Lists"),
     ("/usage", "Usage"),
     ("/batches", "Batches"),
     ("/plan", "Plan"),

@@ -40,7 +40,7 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
         }
         section.card {
             h2 { "Limits" }
-            div.scroll { table {
+            div.scroll tabindex="0" role="region" aria-label="Limits" { table {
                 thead { tr { th scope="col" { "What" } th.number scope="col" { "Limit" } } }
                 tbody {
                     tr { td { "Full checks a minute, for each key" } td.number { (terms.limits.verify) } }
@@ -52,7 +52,7 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
         }
         section.card {
             h2 { "All plans" }
-            div.scroll { table {
+            div.scroll tabindex="0" role="region" aria-label="All plans" { table {
                 thead { tr { th scope="col" { "Plan" } th.number scope="col" { "Credits a month" } } }
                 tbody { @for plan in store.plans().iter() {
                     tr { td { (plan.name) @if plan.id == account.plan { " " span.tag.good { "yours" } } } td.number { (plan.monthly_credits) } }

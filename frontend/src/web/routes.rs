@@ -1,8 +1,8 @@
 //! The one table of the dashboard's pages and forms: method, path, who may ask, what body there is, handler.
 
 use super::{
-    Problem, Visit, assets, attempt, batches, docs, home, keys, plan, session, sessions, signin, signup,
-    usage,
+    Problem, Visit, assets, attempt, batches, docs, home, keys, lists, plan, session, sessions, signin,
+    signup, usage,
 };
 use crate::oauth::{authorize, connections};
 use crate::refusal::Refusal;
@@ -29,6 +29,8 @@ pub enum Body {
         /// The longest that is read.
         bytes_max: usize,
     },
+    /// A form with a file, which the handler takes in as it comes; the handler checks its token.
+    Upload,
 }
 
 /// A form of a few fields.
@@ -82,6 +84,18 @@ const ROUTES: &[Route] = &[
     send("/try", Access::SignedIn, |visit| Box::pin(attempt::submit(visit))),
     show("/batches", Access::SignedIn, |visit| Box::pin(batches::list(visit))),
     show("/batches/{id}", Access::SignedIn, |visit| Box::pin(batches::show(visit))),
+    show("/lists", Access::SignedIn, |visit| Box::pin(lists::pages::index(visit))),
+    Route {
+        method: Method::Post,
+        path: "/lists",
+        access: Access::SignedIn,
+        body: Body::Upload,
+        handler: |visit| Box::pin(lists::upload::submit(visit)),
+    },
+    show("/lists/{id}", Access::SignedIn, |visit| Box::pin(lists::pages::show(visit))),
+    send("/lists/{id}/start", Access::SignedIn, |visit| Box::pin(lists::pages::start(visit))),
+    send("/lists/{id}/delete", Access::SignedIn, |visit| Box::pin(lists::pages::delete(visit))),
+    show("/lists/{id}/download", Access::SignedIn, |visit| Box::pin(lists::download::show(visit))),
     show("/plan", Access::SignedIn, |visit| Box::pin(plan::show(visit))),
     show("/sessions", Access::SignedIn, |visit| Box::pin(sessions::show(visit))),
     send("/sessions/end", Access::SignedIn, |visit| Box::pin(sessions::end(visit))),

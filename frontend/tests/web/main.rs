@@ -10,6 +10,7 @@ mod browser;
 mod client;
 mod credentials;
 mod keys;
+mod lists;
 #[path = "../http/scripted.rs"]
 mod scripted;
 #[expect(dead_code, reason = "shared with the tests of the API, which use all of it")]

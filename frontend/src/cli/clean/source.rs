@@ -11,7 +11,7 @@ use super::{CleanError, Format, is_stream};
 use bounded::Bounded;
 use csv::ByteRecord;
 use engine::proto::address::Address;
-pub(super) use shape::Shape;
+pub(crate) use shape::Shape;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read};
 use std::path::Path;
@@ -27,7 +27,7 @@ const BUFFER: usize = 64 * 1024;
 
 /// A row of the list.
 #[derive(Debug, Default)]
-pub(super) struct Row {
+pub(crate) struct Row {
     /// What stands before its verdict in the output.
     pub prefix: Vec<u8>,
     /// The address, where its column holds one.
@@ -37,7 +37,7 @@ pub(super) struct Row {
 }
 
 /// An open list.
-pub(super) struct Source {
+pub(crate) struct Source {
     /// What its rows look like.
     shape: Shape,
     reader: Reader,
@@ -82,7 +82,11 @@ impl Source {
         Source::new(Box::new(file), &path.display().to_string(), size, format, column)
     }
 
-    fn new(
+    /// Opens a list that comes from elsewhere; `name` stands for it in messages.
+    ///
+    /// # Errors
+    /// As [`Source::open`].
+    pub fn new(
         input: Box<dyn Read>,
         name: &str,
         size: Option<u64>,

@@ -26,7 +26,7 @@ impl Verdict {
     }
 
     /// Its number, by which verdicts are kept by the million. 0 is no verdict.
-    pub(super) fn code(self) -> u8 {
+    pub(crate) fn code(self) -> u8 {
         let at = Verdict::all().position(|verdict| verdict == self);
         at.map_or(0, |at| at as u8 + 1)
     }

@@ -169,6 +169,8 @@ pub struct Purged {
     pub ended: u64,
     /// Idempotency keys.
     pub idempotency_keys: u64,
+    /// Lists of the dashboard.
+    pub lists: u64,
     /// Sessions of the dashboard, and links to it.
     pub sessions: u64,
     /// Connections of assistants.

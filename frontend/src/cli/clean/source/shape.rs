@@ -7,7 +7,7 @@ use csv::ByteRecord;
 
 /// The form that the list has and keeps. Plain text becomes CSV without a header: a line in, a line out.
 #[derive(Debug, Clone)]
-pub(in crate::cli::clean) struct Shape {
+pub(crate) struct Shape {
     pub format: Format,
     /// Between the values of CSV.
     pub delimiter: u8,
@@ -16,7 +16,7 @@ pub(in crate::cli::clean) struct Shape {
     /// The list begins with a byte order mark.
     pub bom: bool,
     /// Which column of CSV holds the address.
-    pub columns: Columns,
+    pub(in crate::cli::clean) columns: Columns,
     /// The names of the columns, where there is a header.
     pub header: ByteRecord,
     /// Which key of a JSON object holds the address.

@@ -1,0 +1,199 @@
+//! Lists of the dashboard: their content in sealed parts, and their answers batch by batch.
+//!
+//! The ids of a list's batches are made of the list's own, so that a batch whose making was cut short is found again
+//! and none is made twice.
+
+use super::row::{In, Out, Row};
+use super::tables::{Expiring, LIST_CODES, LIST_PARTS, LISTS, ListRow, account_range, list_key, part_key};
+use super::txn::Txn;
+use super::types::{LIST_KEEP_MS, LISTS_MAX, List, ListState, UnixMs};
+use super::vault::{Class, Place, Vault};
+use super::{AccountId, BatchId, ListId, StoreError};
+use ::redb::ReadableTable;
+
+/// The texts of a list.
+struct Texts {
+    name: String,
+    column: String,
+    why: String,
+}
+
+impl Row for Texts {
+    const TABLE: &'static str = "lists";
+
+    fn write(&self, out: &mut Out) {
+        out.text(&self.name);
+        out.text(&self.column);
+        out.text(&self.why);
+    }
+
+    fn read(input: &mut In<'_>) -> Option<Texts> {
+        Some(Texts { name: input.text()?, column: input.text()?, why: input.text()? })
+    }
+}
+
+fn until(created_at: UnixMs) -> UnixMs {
+    created_at.saturating_add(LIST_KEEP_MS)
+}
+
+/// Seals what a list says in words.
+pub(super) fn seal(vault: &Vault, list: &List) -> Result<ListRow, StoreError> {
+    let key = list_key(list.account, list.id);
+    let texts = Texts { name: list.name.clone(), column: list.column.clone(), why: list.why.clone() };
+    let sealing_key = vault.sealing_key(Class::List, until(list.created_at))?;
+    let List { created_at, state, bytes, rows, addresses, submitted, done, .. } = *list;
+    Ok(ListRow {
+        created_at,
+        state,
+        texts: sealing_key.seal(Place { table: ListRow::TABLE, row: &key }, &texts.encode())?,
+        bytes,
+        rows,
+        addresses,
+        submitted,
+        done,
+        counts: list.counts.clone(),
+    })
+}
+
+/// `None` when it has expired.
+pub(super) fn open(vault: &Vault, key: &[u8; 32], row: ListRow, now: UnixMs) -> Option<List> {
+    if now >= row.expires_at() {
+        return None;
+    }
+    let opening_key = vault.opening_key(Class::List, row.expires_at())?;
+    let texts = opening_key.open(Place { table: ListRow::TABLE, row: key }, &row.texts)?;
+    let Texts { name, column, why } = Texts::decode(&texts).ok()?;
+    let (account, id) = super::tables::split(key);
+    let ListRow { created_at, state, bytes, rows, addresses, submitted, done, counts, .. } = row;
+    let (account, id) = (AccountId::from_bytes(account), ListId::from_bytes(id));
+    Some(List {
+        id,
+        account,
+        created_at,
+        state,
+        name,
+        column,
+        why,
+        bytes,
+        rows,
+        addresses,
+        submitted,
+        done,
+        counts,
+    })
+}
+
+/// Seals a part of a list's content or answers.
+pub(super) fn seal_part(
+    vault: &Vault,
+    table: &'static str,
+    list: &List,
+    number: u32,
+    plain: &[u8],
+) -> Result<Vec<u8>, StoreError> {
+    let key = part_key(list.id, number);
+    vault.sealing_key(Class::List, until(list.created_at))?.seal(Place { table, row: &key }, plain)
+}
+
+/// `None` when its key is gone.
+pub(super) fn open_part(
+    vault: &Vault,
+    table: &'static str,
+    list: &List,
+    number: u32,
+    sealed: &[u8],
+) -> Option<Vec<u8>> {
+    let key = part_key(list.id, number);
+    vault.opening_key(Class::List, until(list.created_at))?.open(Place { table, row: &key }, sealed)
+}
+
+/// The id of a list's batch of this number: nobody else can guess it, and it is the same each time.
+pub(super) fn batch_of(vault: &Vault, list: &List, number: u32) -> BatchId {
+    let bits = vault.hash("batch of a list", &[&list.id.to_bytes(), &number.to_be_bytes()]);
+    BatchId::new(list.created_at, u128::from_be_bytes(bits))
+}
+
+impl Txn<'_> {
+    /// Makes a list; `false` when the account has too many, or this one already.
+    pub fn create_list(
+        &mut self,
+        account: AccountId,
+        id: ListId,
+        row: ListRow,
+        now: UnixMs,
+    ) -> Result<bool, StoreError> {
+        let key = list_key(account, id);
+        {
+            let mut lists = self.transaction.open_table(LISTS)?;
+            let range = account_range(account);
+            let count = lists.range::<&[u8; 32]>(range.start()..=range.end())?.take(LISTS_MAX).count();
+            if count >= LISTS_MAX || lists.get(&key)?.is_some() {
+                return Ok(false);
+            }
+            lists.insert(&key, row.encode().as_slice())?;
+        }
+        self.expire_at(Expiring::List, row.expires_at(), &key, now)?;
+        Ok(true)
+    }
+
+    /// Writes a list in place of what it was, with the answers of a batch, if it stands as expected; says whether it
+    /// did.
+    pub fn put_list(
+        &mut self,
+        key: [u8; 32],
+        row: ListRow,
+        expected: ListState,
+        codes: Option<([u8; 20], Vec<u8>)>,
+    ) -> Result<bool, StoreError> {
+        let mut lists = self.transaction.open_table(LISTS)?;
+        let before = lists.get(&key)?.map(|row| ListRow::decode(row.value())).transpose()?;
+        if before.is_none_or(|before| before.state != expected) {
+            return Ok(false);
+        }
+        lists.insert(&key, row.encode().as_slice())?;
+        if let Some((key, codes)) = codes {
+            self.transaction.open_table(LIST_CODES)?.insert(&key, codes.as_slice())?;
+        }
+        Ok(true)
+    }
+
+    /// Writes a part of a list that is still coming; says whether it is.
+    pub fn put_list_part(
+        &mut self,
+        key: [u8; 32],
+        part: [u8; 20],
+        sealed: &[u8],
+    ) -> Result<bool, StoreError> {
+        let row = {
+            let lists = self.transaction.open_table(LISTS)?;
+            lists.get(&key)?.map(|row| ListRow::decode(row.value())).transpose()?
+        };
+        let comes = row.is_some_and(|row| row.state == ListState::Uploading);
+        if comes {
+            self.transaction.open_table(LIST_PARTS)?.insert(&part, sealed)?;
+        }
+        Ok(comes)
+    }
+
+    /// Takes a list away before its time; says whether it was there. Its batches go on.
+    pub fn delete_list(&mut self, key: [u8; 32]) -> Result<bool, StoreError> {
+        let row = {
+            let lists = self.transaction.open_table(LISTS)?;
+            lists.get(&key)?.map(|row| ListRow::decode(row.value())).transpose()?
+        };
+        let Some(row) = row else { return Ok(false) };
+        self.unexpire(Expiring::List, row.expires_at(), &key)?;
+        self.remove_list(&key)?;
+        Ok(true)
+    }
+
+    /// Removes the rows of a list; of its expiry the caller takes care.
+    pub fn remove_list(&mut self, key: &[u8; 32]) -> Result<(), StoreError> {
+        self.transaction.open_table(LISTS)?.remove(key)?;
+        let id = ListId::from_bytes(super::tables::split(key).1);
+        let (first, last) = (part_key(id, 0), part_key(id, u32::MAX));
+        self.transaction.open_table(LIST_PARTS)?.retain_in::<&[u8; 20], _>(&first..=&last, |_, _| false)?;
+        self.transaction.open_table(LIST_CODES)?.retain_in::<&[u8; 20], _>(&first..=&last, |_, _| false)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,80 @@
+//! Lists that were uploaded to the dashboard, and are checked batch by batch.
+
+use super::super::id::{AccountId, ListId};
+use super::UnixMs;
+use api::Reason;
+use std::fmt;
+
+/// How long a list is kept, from its making.
+pub const LIST_KEEP_MS: UnixMs = 7 * 24 * 60 * 60 * 1000;
+
+/// Lists of an account at once.
+pub const LISTS_MAX: usize = 50;
+
+/// Where a list stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListState {
+    /// Its parts are coming.
+    Uploading,
+    /// All parts are there; it is being looked through.
+    Reading,
+    /// It is no list that can be checked.
+    Unfit,
+    /// It waits for somebody to start it.
+    Ready,
+    /// It is checked.
+    Running,
+    /// It waits for credits.
+    Paused,
+    /// Every address has a verdict.
+    Completed,
+}
+
+/// A list.
+#[derive(Clone, PartialEq, Eq)]
+pub struct List {
+    /// Its id.
+    pub id: ListId,
+    /// Whose.
+    pub account: AccountId,
+    /// When it was made.
+    pub created_at: UnixMs,
+    /// Where it stands.
+    pub state: ListState,
+    /// The name of the file.
+    pub name: String,
+    /// The column that holds the addresses, by name or number; empty: it is looked for.
+    pub column: String,
+    /// Why it is unfit or paused; empty otherwise.
+    pub why: String,
+    /// Bytes.
+    pub bytes: u64,
+    /// Rows, without a header.
+    pub rows: u64,
+    /// Rows with an address; each takes a credit.
+    pub addresses: u64,
+    /// Addresses that are in batches.
+    pub submitted: u64,
+    /// Batches whose answers are here.
+    pub done: u32,
+    /// How often each reason is among them.
+    pub counts: Vec<(Reason, u64)>,
+}
+
+impl List {
+    /// Addresses with a verdict.
+    pub fn answered(&self) -> u64 {
+        self.counts.iter().map(|(_, count)| count).sum()
+    }
+
+    /// When it is gone.
+    pub fn expires_at(&self) -> UnixMs {
+        self.created_at.saturating_add(LIST_KEEP_MS)
+    }
+}
+
+impl fmt::Debug for List {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "List({}, {:?}, {} of {})", self.id, self.state, self.submitted, self.addresses)
+    }
+}

@@ -1,0 +1,59 @@
+//! Lists: uploaded in parts, looked through, checked batch by batch, and given back with their verdicts.
+//!
+//! [`upload`] takes the file in, [`pages`] shows where it stands, [`work`] is the thread that reads lists and makes
+//! their batches, [`download`] gives the result. The content lies sealed in the store's parts; [`Parts`] reads it.
+
+pub mod download;
+pub mod pages;
+pub mod upload;
+pub mod work;
+
+use crate::cli::clean::source::Source;
+use crate::store::{List, Store};
+use std::io::{self, Read};
+use std::sync::Arc;
+
+/// Addresses in a batch.
+pub const BATCH_ADDRESSES: u64 = crate::store::BATCH_ROWS_MAX as u64;
+
+/// The content of a list, as it was uploaded.
+pub struct Parts {
+    store: Arc<dyn Store>,
+    list: List,
+    next: u32,
+    part: Vec<u8>,
+    at: usize,
+}
+
+impl Parts {
+    /// From its beginning.
+    pub fn new(store: Arc<dyn Store>, list: List) -> Parts {
+        Parts { store, list, next: 0, part: Vec::new(), at: 0 }
+    }
+}
+
+impl Read for Parts {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.at == self.part.len() {
+            let part = self.store.list_part(&self.list, self.next).map_err(io::Error::other)?;
+            let Some(part) = part else { return Ok(0) };
+            (self.part, self.at, self.next) = (part, 0, self.next + 1);
+        }
+        let count = buffer.len().min(self.part.len() - self.at);
+        buffer[..count].copy_from_slice(&self.part[self.at..self.at + count]);
+        self.at += count;
+        Ok(count)
+    }
+}
+
+/// The rows of a list.
+///
+/// # Errors
+/// One line for its owner: the list cannot be read as one.
+pub(crate) fn source(store: Arc<dyn Store>, list: &List) -> Result<Source, String> {
+    let parts = Box::new(Parts::new(store, list.clone()));
+    let column = Some(list.column.as_str()).filter(|column| !column.is_empty());
+    // What the command line says to its users is said to those of the page in its own terms.
+    let in_words = |said: String| said.replace("with --column", "in the field for the column");
+    Source::new(parts, "The list", None, None, column).map_err(|error| in_words(error.message))
+}

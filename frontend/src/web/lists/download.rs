@@ -1,0 +1,104 @@
+//! `GET /lists/{id}/download`: the list as it came, with `deliverable` and `reason` behind every row.
+//!
+//! It is made piece by piece as the caller takes it, so that memory does not depend on its length.
+
+use super::BATCH_ADDRESSES;
+use crate::cli::clean::source::{Row, Source};
+use crate::cli::clean::{Format, Verdict};
+use crate::router::Reply;
+use crate::store::{List, ListState, Store};
+use crate::web::{Problem, Visit};
+use api::Reason;
+use std::sync::Arc;
+
+/// How much is made at once: less than a millisecond's work.
+const PIECE_BYTES: usize = 32 * 1024;
+
+/// The pieces of an answer that is made while it is sent. A piece that cannot be made breaks the answer off.
+pub type Pieces = Box<dyn Iterator<Item = Result<Vec<u8>, String>>>;
+
+/// `GET /lists/{id}/download`.
+pub async fn show(visit: Visit) -> Result<Reply, Problem> {
+    let list = super::pages::find(&visit)?;
+    if list.state != ListState::Completed {
+        return Err(Problem::new(409, "The list is not checked to its end yet."));
+    }
+    let unreadable = |why| Problem::unready().inside(format!("a list cannot be read: {why}"));
+    let cleaned = Cleaned::open(Arc::clone(&visit.worker.store), list).map_err(unreadable)?;
+    let (kind, file) = match cleaned.source.shape().format {
+        Format::Jsonl => ("application/x-ndjson", "mailprobe-list.jsonl"),
+        Format::Csv | Format::Text => ("text/csv; charset=utf-8", "mailprobe-list.csv"),
+    };
+    visit.pieces.set(Some(Box::new(cleaned)));
+    let reply = Reply { status: 200, headers: Vec::new(), body: Vec::new() };
+    Ok(reply
+        .header("content-type", kind)
+        .header("content-disposition", format!("attachment; filename=\"{file}\"")))
+}
+
+/// A list with its verdicts.
+struct Cleaned {
+    store: Arc<dyn Store>,
+    list: List,
+    source: Source,
+    suffixes: Vec<Vec<u8>>,
+    row: Row,
+    /// Addresses that came so far.
+    addresses: u64,
+    answers: Vec<Reason>,
+    head: Option<Vec<u8>>,
+    ended: bool,
+}
+
+impl Cleaned {
+    fn open(store: Arc<dyn Store>, list: List) -> Result<Cleaned, String> {
+        let source = super::source(Arc::clone(&store), &list)?;
+        let (suffixes, head) = (source.shape().suffixes(), Some(source.shape().head()));
+        let (row, answers) = (Row::default(), Vec::new());
+        Ok(Cleaned { store, list, source, suffixes, row, addresses: 0, answers, head, ended: false })
+    }
+
+    fn piece(&mut self) -> Result<Vec<u8>, String> {
+        let mut piece = self.head.take().unwrap_or_default();
+        while piece.len() < PIECE_BYTES && !self.ended {
+            if !self.source.next(&mut self.row).map_err(|error| error.message)? {
+                self.ended = true;
+                break;
+            }
+            let verdict = match self.row.address {
+                None => Verdict::INVALID_SYNTAX,
+                Some(_) => self.verdict()?,
+            };
+            let suffix = self.suffixes.get(usize::from(verdict.code())).ok_or("a verdict without a code")?;
+            piece.extend_from_slice(&self.row.prefix);
+            piece.extend_from_slice(suffix);
+        }
+        Ok(piece)
+    }
+
+    /// Of the address that comes now.
+    fn verdict(&mut self) -> Result<Verdict, String> {
+        let (batch, at) = (self.addresses / BATCH_ADDRESSES, self.addresses % BATCH_ADDRESSES);
+        if at == 0 {
+            let number = u32::try_from(batch).map_err(|_| "too many addresses")?;
+            let answers = self.store.list_answers(&self.list, number).map_err(|error| error.to_string())?;
+            self.answers = answers.ok_or("the answers have expired")?;
+        }
+        self.addresses += 1;
+        let reason = usize::try_from(at).ok().and_then(|at| self.answers.get(at));
+        Ok(Verdict::from(*reason.ok_or("an answer is missing")?))
+    }
+}
+
+impl Iterator for Cleaned {
+    type Item = Result<Vec<u8>, String>;
+
+    fn next(&mut self) -> Option<Result<Vec<u8>, String>> {
+        if self.ended {
+            return None;
+        }
+        let piece = self.piece();
+        self.ended |= piece.is_err();
+        Some(piece)
+    }
+}

@@ -1,0 +1,344 @@
+//! `POST /lists`: a file comes in as a form's part (multipart/form-data, RFC 7578), and goes to the store in parts of its
+//! own as it comes: memory does not depend on its length.
+//!
+//! The token comes before the file, so that nothing of a forged upload is kept.
+
+use super::pages;
+use crate::clock;
+use crate::router::Reply;
+use crate::store::id::random_bits;
+use crate::store::{List, ListId, ListState};
+use crate::web::form::{Form, TOKEN};
+use crate::web::{Access, Problem, Visit, guard, page};
+use bytes::Bytes;
+use std::future::Future;
+use std::pin::Pin;
+
+/// How much of the content is written at once.
+const PART_BYTES: usize = 64 * 1024;
+/// Longest field beside the file.
+const FIELD_BYTES_MAX: usize = 4 * 1024;
+/// Longest head of a part.
+const HEAD_BYTES_MAX: usize = 4 * 1024;
+/// Longest boundary (RFC 2046 5.1.1).
+const BOUNDARY_BYTES_MAX: usize = 70;
+/// Fields beside the file.
+const FIELDS_MAX: usize = 8;
+/// What is kept of a file's name.
+const NAME_CHARS_MAX: usize = 100;
+
+/// What comes of a body, piece by piece. The one who gives it bounds its time.
+pub trait Incoming {
+    /// The next piece; none at the end.
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Option<Bytes>, Problem>> + '_>>;
+}
+
+/// `POST /lists`.
+pub async fn submit(mut visit: Visit) -> Result<Reply, Problem> {
+    let account = visit.signed_in()?.account;
+    let terms = visit.worker.store.terms(account).ok_or_else(Problem::not_found)?;
+    if !terms.batches_allowed {
+        return Err(Problem::new(403, "Lists are not included in this account's plan."));
+    }
+    let (Some(incoming), Some(kind)) = (visit.incoming.take(), visit.head.content_type.clone()) else {
+        return Err(unreadable());
+    };
+    let mut body = Multipart::new(incoming, &kind)?;
+    let (token, column, file) = fields(&mut body).await?;
+    let form = Form::parse(format!("{TOKEN}={token}").as_bytes()).map_err(|_| unreadable())?;
+    guard::token(&visit.head, Access::SignedIn, visit.signed_in.as_ref(), &form)?;
+    if file.is_empty() {
+        let page = pages::render(&visit, Some("Choose a file first."))?;
+        return Ok(page::with_status(page, 400));
+    }
+    let now = clock::now();
+    let bits = random_bits().map_err(|error| Problem::unready().inside(error))?;
+    let mut list = List {
+        id: ListId::new(now, bits),
+        account,
+        created_at: now,
+        state: ListState::Uploading,
+        name: file.chars().filter(|c| !c.is_control()).take(NAME_CHARS_MAX).collect(),
+        column: column.trim().to_owned(),
+        why: String::new(),
+        bytes: 0,
+        rows: 0,
+        addresses: 0,
+        submitted: 0,
+        done: 0,
+        counts: Vec::new(),
+    };
+    if !visit.worker.store.create_list(&list, now).await? {
+        let why = "The account has as many lists as it can have. Delete one that is done with.";
+        return Ok(page::with_status(pages::render(&visit, Some(why))?, 409));
+    }
+    if let Err(problem) = take(&visit, &mut body, &mut list).await {
+        visit.worker.store.delete_list(account, list.id).await?;
+        return Err(problem);
+    }
+    list.state = ListState::Reading;
+    visit.worker.store.put_list(&list, ListState::Uploading, None).await?;
+    visit.web.lists.wake();
+    Ok(page::see_other(format!("/lists/{}", list.id)))
+}
+
+/// The token, the column and the file's name; the content of the file comes next.
+async fn fields(body: &mut Multipart) -> Result<(String, String, String), Problem> {
+    let (mut token, mut column) = (String::new(), String::new());
+    for _ in 0..FIELDS_MAX {
+        let Some(part) = body.part().await? else { return Err(unreadable()) };
+        match part.name.as_str() {
+            TOKEN => token = body.field().await?,
+            "column" => column = body.field().await?,
+            "file" => return Ok((token, column, part.file)),
+            _ => drop(body.field().await?),
+        }
+    }
+    Err(unreadable())
+}
+
+/// Takes the content in.
+async fn take(visit: &Visit, body: &mut Multipart, list: &mut List) -> Result<(), Problem> {
+    let (mut part, mut number) = (Vec::with_capacity(PART_BYTES), 0);
+    while let Some(piece) = body.piece().await? {
+        list.bytes += piece.len() as u64;
+        if list.bytes > visit.web.upload_bytes_max {
+            let mib = visit.web.upload_bytes_max >> 20;
+            return Err(Problem::new(
+                413,
+                format!("A list has at most {mib} MiB. Split it, or pack it with gzip."),
+            ));
+        }
+        part.extend_from_slice(&piece);
+        while part.len() >= PART_BYTES {
+            let rest = part.split_off(PART_BYTES);
+            visit.worker.store.put_list_part(list, number, &part).await?;
+            (part, number) = (rest, number + 1);
+        }
+    }
+    if !part.is_empty() {
+        visit.worker.store.put_list_part(list, number, &part).await?;
+    }
+    Ok(())
+}
+
+/// The head of a part.
+struct Part {
+    name: String,
+    file: String,
+}
+
+/// Parts as they come.
+struct Multipart {
+    incoming: Box<dyn Incoming>,
+    /// What ends a part: a line's end, two dashes and the boundary.
+    mark: Vec<u8>,
+    /// What has come and is not used yet.
+    buffer: Vec<u8>,
+    /// The end of the part that is being read has come.
+    at_mark: bool,
+}
+
+impl Multipart {
+    fn new(incoming: Box<dyn Incoming>, kind: &str) -> Result<Multipart, Problem> {
+        let (essence, parameters) = kind.split_once(';').unwrap_or((kind, ""));
+        let boundary = parameters.split(';').find_map(|parameter| {
+            let (name, value) = parameter.trim().split_once('=')?;
+            name.eq_ignore_ascii_case("boundary").then(|| value.trim_matches('"'))
+        });
+        let fits = |boundary: &&str| (1..=BOUNDARY_BYTES_MAX).contains(&boundary.len());
+        match boundary.filter(fits) {
+            Some(boundary) if essence.trim().eq_ignore_ascii_case("multipart/form-data") => {
+                let mark = format!("\r\n--{boundary}").into_bytes();
+                // The first boundary has no line before it.
+                Ok(Multipart { incoming, mark, buffer: b"\r\n".to_vec(), at_mark: false })
+            }
+            _ => Err(Problem::new(415, "Send the form as the page does.")),
+        }
+    }
+
+    /// More of the body; `false` at its end.
+    async fn fill(&mut self) -> Result<bool, Problem> {
+        match self.incoming.next().await? {
+            Some(piece) => {
+                self.buffer.extend_from_slice(&piece);
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+
+    /// Goes on to the next part; none behind the last.
+    async fn part(&mut self) -> Result<Option<Part>, Problem> {
+        while self.piece().await?.is_some() {}
+        self.at_mark = false;
+        self.need(2).await?;
+        if self.buffer.starts_with(b"--") {
+            return Ok(None);
+        }
+        let head = loop {
+            if let Some(at) = find(&self.buffer, b"\r\n\r\n") {
+                let head: Vec<u8> = self.buffer.drain(..at + 4).collect();
+                // What follows may be the mark at once, whose line's end is that of the head then.
+                self.buffer.splice(0..0, *b"\r\n");
+                break head;
+            }
+            if self.buffer.len() > HEAD_BYTES_MAX || !self.fill().await? {
+                return Err(unreadable());
+            }
+        };
+        self.skip_line_end().await?;
+        let head = String::from_utf8(head).map_err(|_| unreadable())?;
+        let disposition = head
+            .lines()
+            .find(|line| line.to_ascii_lowercase().starts_with("content-disposition:"))
+            .ok_or_else(unreadable)?;
+        let name = parameter(disposition, "name").unwrap_or_default();
+        Ok(Some(Part { name, file: parameter(disposition, "filename").unwrap_or_default() }))
+    }
+
+    /// The line's end that was put before the content: it is the mark's if the content is empty, and nobody's else.
+    async fn skip_line_end(&mut self) -> Result<(), Problem> {
+        self.need(self.mark.len()).await?;
+        if !self.buffer.starts_with(&self.mark) {
+            self.buffer.drain(..2);
+        }
+        Ok(())
+    }
+
+    async fn need(&mut self, count: usize) -> Result<(), Problem> {
+        while self.buffer.len() < count {
+            if !self.fill().await? {
+                return Err(unreadable());
+            }
+        }
+        Ok(())
+    }
+
+    /// The next piece of the part's content; none at its end.
+    async fn piece(&mut self) -> Result<Option<Vec<u8>>, Problem> {
+        if self.at_mark {
+            return Ok(None);
+        }
+        loop {
+            if let Some(at) = find(&self.buffer, &self.mark) {
+                let content: Vec<u8> = self.buffer.drain(..at).collect();
+                self.buffer.drain(..self.mark.len());
+                self.at_mark = true;
+                return Ok((!content.is_empty()).then_some(content));
+            }
+            // The end of what is here may be the beginning of the mark.
+            let sure = self.buffer.len().saturating_sub(self.mark.len() - 1);
+            if sure > 0 {
+                return Ok(Some(self.buffer.drain(..sure).collect()));
+            }
+            if !self.fill().await? {
+                return Err(unreadable());
+            }
+        }
+    }
+
+    /// The whole content of a part that is short.
+    async fn field(&mut self) -> Result<String, Problem> {
+        let mut whole = Vec::new();
+        while let Some(piece) = self.piece().await? {
+            whole.extend_from_slice(&piece);
+            if whole.len() > FIELD_BYTES_MAX {
+                return Err(unreadable());
+            }
+        }
+        String::from_utf8(whole).map_err(|_| unreadable())
+    }
+}
+
+/// A parameter of a header: in quotes, in which browsers escape quotes and line ends with percent signs.
+fn parameter(header: &str, name: &str) -> Option<String> {
+    let at = header.find(&format!("; {name}=\""))?;
+    let value = header.get(at + name.len() + 4..)?.split('"').next()?;
+    Some(value.replace("%22", "\""))
+}
+
+fn find(bytes: &[u8], needle: &[u8]) -> Option<usize> {
+    bytes.windows(needle.len()).position(|window| window == needle)
+}
+
+fn unreadable() -> Problem {
+    Problem::new(400, "The upload did not come whole. Try again.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    /// A body that comes in pieces of a size.
+    struct Given(std::vec::IntoIter<Bytes>);
+
+    impl Incoming for Given {
+        fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Option<Bytes>, Problem>> + '_>> {
+            let piece = self.0.next();
+            Box::pin(async move { Ok(piece) })
+        }
+    }
+
+    fn multipart(body: &str, size: usize) -> Multipart {
+        let pieces: Vec<Bytes> = body.as_bytes().chunks(size).map(Bytes::copy_from_slice).collect();
+        let given = Box::new(Given(pieces.into_iter()));
+        Multipart::new(given, "multipart/form-data; boundary=XyZ").ok().unwrap()
+    }
+
+    fn now<T>(future: impl Future<Output = T>) -> T {
+        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(value) => value,
+            Poll::Pending => panic!("it waits"),
+        }
+    }
+
+    const BODY: &str = "--XyZ\r\nContent-Disposition: form-data; name=\"csrf\"\r\n\r\ntoken\r\n\
+        --XyZ\r\nContent-Disposition: form-data; name=\"column\"\r\n\r\n\r\n\
+        --XyZ\r\ncontent-disposition: form-data; name=\"file\"; filename=\"a%22b.csv\"\r\nContent-Type: text/csv\r\n\r\n\
+        \r\nemail\r\n--Xy\r\n\r\n--XyZ--\r\n";
+
+    #[test]
+    fn parts_come_in_pieces_of_any_size() {
+        for size in 1..BODY.len() {
+            let mut body = multipart(BODY, size);
+            let (token, column, file) = now(fields(&mut body)).ok().unwrap();
+            assert_eq!((token.as_str(), column.as_str(), file.as_str()), ("token", "", "a\"b.csv"), "{size}");
+            let mut content = Vec::new();
+            while let Some(piece) = now(body.piece()).ok().unwrap() {
+                content.extend(piece);
+            }
+            assert_eq!(content, b"\r\nemail\r\n--Xy\r\n", "{size}");
+            assert!(now(body.part()).ok().unwrap().is_none());
+        }
+    }
+
+    #[test]
+    fn what_is_cut_short_or_too_long_is_refused() {
+        for end in [5, 30, 60, 90, BODY.len() - 10] {
+            let mut body = multipart(&BODY[..end], 7);
+            let all = async {
+                fields(&mut body).await?;
+                while body.piece().await?.is_some() {}
+                Ok::<_, Problem>(())
+            };
+            assert_eq!(now(all).map_err(|problem| problem.status()), Err(400), "{end}");
+        }
+        let long = BODY.replacen("token", &"t".repeat(5000), 1);
+        assert!(now(fields(&mut multipart(&long, 1000))).is_err());
+        let long = BODY.replacen("name=\"csrf\"", &format!("name=\"{}\"", "n".repeat(9000)), 1);
+        assert!(now(fields(&mut multipart(&long, 1000))).is_err());
+        let no_file = "--XyZ\r\nContent-Disposition: form-data; name=\"csrf\"\r\n\r\ntoken\r\n--XyZ--\r\n";
+        assert!(now(fields(&mut multipart(no_file, 9))).is_err());
+        for kind in [
+            "text/csv",
+            "multipart/form-data",
+            "multipart/form-data; boundary=",
+            "multipart/mixed; boundary=a",
+        ] {
+            assert!(Multipart::new(Box::new(Given(Vec::new().into_iter())), kind).is_err(), "{kind}");
+        }
+    }
+}

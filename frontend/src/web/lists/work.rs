@@ -1,0 +1,247 @@
+//! The thread that reads lists and has them checked.
+//!
+//! It looks at what the store says is at work, so a restart goes on where it was: a list's batches have ids made of the
+//! list's own, and are made once. A list has few batches open at a time, so that the feeder of batches holds little of
+//! it in memory and other accounts have their turn.
+
+use super::BATCH_ADDRESSES;
+use crate::batch::Door;
+use crate::cli::clean::source::{Row, Source};
+use crate::clock;
+use crate::store::{
+    AddressHash, BatchError, BatchMode, HoldError, List, ListId, ListState, NewBatch, NewRow, OpenBatch,
+    Store, StoreError,
+};
+use api::Reason;
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+/// Batches of a list that are open at once.
+const OPEN_MAX: u32 = 20;
+/// Most rows of a list: so many that nobody waits for the end of more.
+pub const ROWS_MAX: u64 = 5_000_000;
+/// How often the thread looks while lists are at work.
+const LOOK: Duration = Duration::from_millis(250);
+/// And when there are none, or nobody woke it.
+const REST: Duration = Duration::from_secs(5);
+
+/// The way to the thread, which ends when this is dropped.
+pub struct Lists(SyncSender<()>);
+
+impl Lists {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// It could not be started.
+    pub fn start(store: Arc<dyn Store>, door: Arc<Door>) -> io::Result<Lists> {
+        let (wake, woken) = sync_channel(1);
+        let work = move || Worker { store, door, open: HashMap::new() }.work(&woken);
+        thread::Builder::new().name("lists".into()).spawn(work)?;
+        Ok(Lists(wake))
+    }
+
+    /// A list waits for it.
+    pub fn wake(&self) {
+        // Full: it is about to look anyway.
+        if let Err(TrySendError::Disconnected(())) = self.0.try_send(()) {
+            tracing::error!("the thread of lists is gone; a restart goes on with them");
+        }
+    }
+}
+
+struct Worker {
+    store: Arc<dyn Store>,
+    door: Arc<Door>,
+    /// The lists whose rows are being read, each at the first row that is in no batch.
+    open: HashMap<ListId, Source>,
+}
+
+/// The rows of a list's next batch.
+type Rows = Vec<(String, AddressHash)>;
+
+impl Worker {
+    fn work(mut self, woken: &Receiver<()>) {
+        let mut pause = Duration::ZERO;
+        loop {
+            match woken.recv_timeout(pause) {
+                Ok(()) | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            if self.door.is_closed() {
+                return;
+            }
+            pause = match self.round() {
+                Ok(true) => LOOK,
+                Ok(false) => REST,
+                Err(error) => {
+                    tracing::warn!("lists could not go on: {error}");
+                    REST
+                }
+            };
+        }
+    }
+
+    /// One look at all of them; says whether there are any.
+    fn round(&mut self) -> Result<bool, StoreError> {
+        let lists = self.store.lists_at_work(clock::now())?;
+        self.open.retain(|id, _| lists.iter().any(|list| list.id == *id));
+        for list in &lists {
+            match list.state {
+                ListState::Reading => self.read(list.clone())?,
+                _ => self.go_on(list.clone())?,
+            }
+        }
+        Ok(!lists.is_empty())
+    }
+
+    /// Counts its rows and addresses, or says why it cannot be checked.
+    fn read(&self, mut list: List) -> Result<(), StoreError> {
+        match self.count(&list) {
+            Ok((rows, addresses)) => {
+                (list.rows, list.addresses) = (rows, addresses);
+                list.state = ListState::Ready;
+                if addresses == 0 {
+                    list.state = ListState::Unfit;
+                    list.why = "The list has no address.".into();
+                }
+            }
+            Err(why) => {
+                list.state = ListState::Unfit;
+                list.why = why;
+            }
+        }
+        self.store.put_list(&list, ListState::Reading, None).wait().map(drop)
+    }
+
+    fn count(&self, list: &List) -> Result<(u64, u64), String> {
+        let mut source = super::source(Arc::clone(&self.store), list)?;
+        let (mut rows, mut addresses, mut row) = (0, 0, Row::default());
+        while source.next(&mut row).map_err(|error| error.message)? {
+            rows += 1;
+            addresses += u64::from(row.address.is_some());
+            if rows > ROWS_MAX {
+                return Err(format!("The list has more than {ROWS_MAX} rows. Split it."));
+            }
+        }
+        Ok((rows, addresses))
+    }
+
+    /// Takes the answers of batches that are complete, and makes new ones.
+    fn go_on(&mut self, mut list: List) -> Result<(), StoreError> {
+        while self.take_answers(&mut list)? {}
+        while batches(list.submitted) - list.done < OPEN_MAX && list.submitted < list.addresses {
+            if !self.submit(&mut list)? {
+                return Ok(());
+            }
+        }
+        if list.submitted >= list.addresses && list.done == batches(list.submitted) {
+            list.state = ListState::Completed;
+            self.store.put_list(&list, ListState::Running, None).wait()?;
+            self.open.remove(&list.id);
+        }
+        Ok(())
+    }
+
+    /// Of the first batch whose answers are not here yet; says whether it was complete.
+    fn take_answers(&self, list: &mut List) -> Result<bool, StoreError> {
+        let number = list.done;
+        if number >= batches(list.submitted) {
+            return Ok(false);
+        }
+        let batch = self.store.batch_of_list(list, number);
+        let view = self.store.batch(list.account, batch, clock::now())?;
+        let answers: Vec<Reason> = match view {
+            Some(view) => match view.results {
+                Some(results) => results.into_iter().map(|(_, reason)| reason).collect(),
+                None => return Ok(false),
+            },
+            // It waited so long for its list to go on that it has expired.
+            None => {
+                let first = u64::from(number) * BATCH_ADDRESSES;
+                let rows = (list.submitted - first).min(BATCH_ADDRESSES);
+                vec![Reason::Unverifiable; usize::try_from(rows).unwrap_or_default()]
+            }
+        };
+        for reason in &answers {
+            match list.counts.iter_mut().find(|(known, _)| known == reason) {
+                Some((_, count)) => *count += 1,
+                None => list.counts.push((*reason, 1)),
+            }
+        }
+        list.done += 1;
+        let put = self.store.put_list(list, ListState::Running, Some(&answers)).wait()?;
+        Ok(put)
+    }
+
+    /// Makes the next batch; says whether the list can go on.
+    fn submit(&mut self, list: &mut List) -> Result<bool, StoreError> {
+        let rows = match self.next_rows(list) {
+            Ok(rows) => rows,
+            Err(why) => {
+                list.state = ListState::Unfit;
+                list.why = why;
+                return self.store.put_list(list, ListState::Running, None).wait().map(|_| false);
+            }
+        };
+        let (now, account, total) = (clock::now(), list.account, rows.len());
+        let id = self.store.batch_of_list(list, batches(list.submitted));
+        let rows = rows.into_iter().map(|(email, address)| NewRow { email, address }).collect();
+        let new = NewBatch { id, account, name: None, rows, idempotency: None, mode: BatchMode::Live };
+        match self.store.create_batch(new, now).wait() {
+            Ok(made) => {
+                if !made.completed {
+                    let total = made.submitted;
+                    self.door.enter(OpenBatch { batch: id, account, created_at: now, total, answered: 0 });
+                }
+            }
+            // It was made before a restart, and has its charge.
+            Err(BatchError::Hold(HoldError::Exists)) => {}
+            Err(BatchError::Hold(error @ (HoldError::Insufficient { .. } | HoldError::Inactive { .. }))) => {
+                self.open.remove(&list.id);
+                list.state = ListState::Paused;
+                list.why = format!("It stopped: {error}.");
+                return self.store.put_list(list, ListState::Running, None).wait().map(|_| false);
+            }
+            Err(BatchError::Store(error)) => {
+                self.open.remove(&list.id);
+                return Err(error);
+            }
+            Err(other) => {
+                self.open.remove(&list.id);
+                return Err(StoreError::Failed(format!("a batch of a list: {other}")));
+            }
+        }
+        list.submitted += total as u64;
+        self.store.put_list(list, ListState::Running, None).wait()
+    }
+
+    /// The addresses of the next batch.
+    fn next_rows(&mut self, list: &List) -> Result<Rows, String> {
+        let mut row = Row::default();
+        if !self.open.contains_key(&list.id) {
+            let mut source = super::source(Arc::clone(&self.store), list)?;
+            let mut passed = 0;
+            while passed < list.submitted && source.next(&mut row).map_err(|error| error.message)? {
+                passed += u64::from(row.address.is_some());
+            }
+            self.open.insert(list.id, source);
+        }
+        let Some(source) = self.open.get_mut(&list.id) else { return Err("The list is gone.".into()) };
+        let mut rows = Vec::new();
+        while (rows.len() as u64) < BATCH_ADDRESSES && source.next(&mut row).map_err(|error| error.message)? {
+            if let Some(address) = &row.address {
+                rows.push((address.as_str().to_owned(), self.store.hash_address(&address.canonical())));
+            }
+        }
+        if rows.is_empty() { Err("The list ended before its time.".into()) } else { Ok(rows) }
+    }
+}
+
+/// How many batches so many addresses make.
+fn batches(addresses: u64) -> u32 {
+    u32::try_from(addresses.div_ceil(BATCH_ADDRESSES)).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,223 @@
+//! Lists from upload to download.
+
+use crate::browser::{Browser, Page};
+use crate::keys::make;
+use crate::server::Server;
+use std::fmt::Write;
+use std::time::Duration;
+
+/// Uploads a file as a browser does, and follows.
+fn upload(browser: &mut Browser, name: &str, content: &[u8], column: &str) -> Page {
+    let token = browser.get("/lists").token();
+    let page = send(browser, &token, name, content, column);
+    browser.follow(page)
+}
+
+fn send(browser: &mut Browser, token: &str, name: &str, content: &[u8], column: &str) -> Page {
+    let part =
+        |disposition: &str| format!("------b\r\nContent-Disposition: form-data; {disposition}\r\n\r\n");
+    let mut body =
+        format!("{}{token}\r\n{}{column}\r\n", part("name=\"csrf\""), part("name=\"column\"")).into_bytes();
+    let name = name.replace('"', "%22");
+    body.extend(part(&format!("name=\"file\"; filename=\"{name}\"")).into_bytes());
+    body.extend_from_slice(content);
+    body.extend_from_slice(b"\r\n------b--\r\n");
+    let head = format!(
+        "POST /lists HTTP/1.1\r\nContent-Type: multipart/form-data; boundary=----b\r\nContent-Length: {}\r\n",
+        body.len()
+    );
+    browser.exchange("/lists", &head, "Sec-Fetch-Site: same-origin\r\n", &body)
+}
+
+/// Loads the page until it says this.
+#[track_caller]
+fn wait(browser: &mut Browser, path: &str, text: &str) -> Page {
+    for _ in 0..600 {
+        let page = browser.get(path);
+        if page.plain().contains(text) {
+            return page;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("it never says {text:?}: {}", browser.get(path).plain());
+}
+
+fn rich(server: &Server, email: &str) -> Browser {
+    let browser = Browser::signed_up(server, email);
+    server.administer(&["account", "set-plan", email, "starter"]);
+    browser
+}
+
+/// A list of so many rows: every fifth row holds no address.
+fn list(rows: usize) -> String {
+    let mut text = "id,name,E-Mail\n".to_owned();
+    for n in 0..rows {
+        let local = if n % 3 == 0 { "mailbox_exists" } else { "mailbox_not_found" };
+        let address = if n % 5 == 4 { "none".to_owned() } else { format!("{local}@d{n}.example.com") };
+        writeln!(text, "{n},\"Doe, {n}\",{address}").unwrap();
+    }
+    text
+}
+
+#[test]
+fn a_thousand_rows_go_from_upload_to_download() {
+    let (server, email) = (Server::start(&[]), "joe@example.com");
+    let mut browser = rich(&server, email);
+    let key = make(&mut browser, "", "live");
+    let content = list(1_000);
+    let page = upload(&mut browser, "my \"list\" <script>.csv", content.as_bytes(), "");
+    let path = page.path.clone();
+    let page = wait(&mut browser, &path, "Cost");
+    page.says("Rows 1000").says("Addresses 800").says("800 credits , of 5000 that are left");
+    assert!(!page.text().contains("<script>."), "{}", page.text());
+    assert_eq!(browser.get(&format!("{path}/download")).status, 409);
+    assert_eq!(server.get(&key, "/v1/account").json()["credits_remaining"], 5_000, "nothing is charged yet");
+    browser.press(&page, &format!("{path}/start"));
+    let page = wait(&mut browser, &path, "Download the result");
+    page.says("1000 rows");
+    assert_eq!(server.get(&key, "/v1/account").json()["credits_remaining"], 4_200);
+    let result = browser.get(&format!("{path}/download"));
+    assert_eq!(result.header("content-disposition"), Some("attachment; filename=\"mailprobe-list.csv\""));
+    let text = result.text();
+    let (mut got, mut rows) = (text.lines(), content.lines());
+    assert_eq!(got.next().unwrap(), format!("{},deliverable,reason", rows.next().unwrap()));
+    for (n, row) in rows.enumerate() {
+        let verdict = match n {
+            n if n % 5 == 4 => "false,invalid_syntax",
+            n if n % 3 == 0 => "true,mailbox_exists",
+            _ => "false,mailbox_not_found",
+        };
+        assert_eq!(got.next().unwrap(), format!("{row},{verdict}"));
+    }
+    assert_eq!(got.next(), None);
+    // The same list again costs the same: rows of batches are charged, repeats too.
+    assert_eq!(server.administer(&["account", "show", email]).matches("add up").count(), 1);
+    browser.get("/usage").says("800");
+    browser.get("/lists").says("completed");
+    let page = browser.get(&path);
+    browser.press(&page, &format!("{path}/delete")).says("No lists yet");
+    assert_eq!(browser.get(&path).status, 404);
+}
+
+#[test]
+fn a_list_goes_on_after_a_kill_and_is_charged_once() {
+    let (server, email) = (Server::start(&[]), "joe@example.com");
+    let mut browser = rich(&server, email);
+    let mut content = String::new();
+    for n in 0..1_500 {
+        writeln!(content, "mailbox_exists-{}@d{n}.example.com", n % 300).unwrap();
+    }
+    let path = upload(&mut browser, "plain.txt", content.as_bytes(), "").path;
+    let page = wait(&mut browser, &path, "Cost");
+    browser.press(&page, &format!("{path}/start"));
+    wait(&mut browser, &path, "of 1500 addresses checked");
+    let server = server.restart_after_kill(&[]);
+    let cookies = browser.cookies.clone();
+    let mut browser = Browser::new(&server);
+    browser.cookies = cookies;
+    wait(&mut browser, &path, "Download the result");
+    let text = browser.get(&format!("{path}/download")).text();
+    assert_eq!(text.lines().count(), 1_500);
+    assert!(text.lines().all(|line| line.ends_with(",true,mailbox_exists")));
+    browser.get("/").says("3500");
+    assert!(server.administer(&["account", "show", email]).contains("add up"));
+}
+
+#[test]
+fn what_cannot_be_checked_says_why() {
+    let server = Server::start(&["--dashboard-upload-mib", "1"]);
+    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let mut unfit = |content: &[u8], column: &str, why: &str| {
+        let path = upload(&mut browser, "x.csv", content, column).path;
+        wait(&mut browser, &path, "cannot be checked").says(why);
+    };
+    unfit(b"id,name\n1,Joe\n", "", "no column looks like addresses: the list has id, name");
+    unfit(b"id,email\n1,a@b.co\n", "mail", "there is no column `mail`: the list has id, email");
+    unfit(b"email\nnobody\n", "", "The list has no address.");
+    unfit(b"", "", "The list has no address.");
+    unfit(b"PK\x03\x04\0\0", "", "The list");
+    let page = upload(&mut browser, "two.csv", b"a,b\nx@example.com,y@example.com\n", "2");
+    wait(&mut browser, &page.path, "Cost").says("Addresses 1");
+    let big = upload(&mut browser, "big.csv", "a@example.com\n".repeat(100_000).as_bytes(), "");
+    assert_eq!(big.status, 413, "{}", big.plain());
+    assert!(!browser.get("/lists").plain().contains("big.csv"), "nothing of it is kept");
+    let none = upload(&mut browser, "", b"", "");
+    assert_eq!(none.status, 400);
+    none.says("Choose a file first.");
+}
+
+#[test]
+fn a_list_that_costs_more_than_is_left_does_not_start_and_one_that_runs_out_stops() {
+    let (server, email) = (Server::start(&[]), "joe@example.com");
+    let mut browser = Browser::signed_up(&server, email);
+    let path = upload(&mut browser, "l.csv", list(200).as_bytes(), "").path;
+    let page = wait(&mut browser, &path, "Cost");
+    let refused = browser.press(&page, &format!("{path}/start"));
+    assert_eq!(refused.status, 402);
+    refused.says("takes 160 credits, and 100 are left");
+    server.administer(&["account", "grant", email, "1000"]);
+    server.administer(&["account", "grant", email, "9000"]);
+    let mut content = String::new();
+    for n in 0..6_000 {
+        writeln!(content, "mailbox_exists-1000@d{n}.example.com").unwrap();
+    }
+    let path = upload(&mut browser, "l.txt", content.as_bytes(), "").path;
+    let page = wait(&mut browser, &path, "Cost");
+    browser.press(&page, &format!("{path}/start"));
+    // It stops where it can charge nothing any longer, and goes on from there.
+    server.administer(&["account", "set-status", email, "paused"]);
+    let page = wait(&mut browser, &path, "It stopped: the subscription is paused.");
+    assert_eq!(browser.press(&page, &format!("{path}/start")).status, 402);
+    server.administer(&["account", "set-status", email, "active"]);
+    browser.press(&page, &format!("{path}/start"));
+    wait(&mut browser, &path, "Download the result");
+    browser.get("/").says("Credits left 4100");
+}
+
+#[test]
+fn lists_are_their_owners_and_forged_uploads_are_not_kept() {
+    let server = Server::start(&[]);
+    let mut owner = Browser::signed_up(&server, "joe@example.com");
+    let path = upload(&mut owner, "l.csv", list(10).as_bytes(), "").path;
+    let page = wait(&mut owner, &path, "Cost");
+    let mut other = Browser::signed_up(&server, "jane@example.com");
+    let token = other.get("/lists").token();
+    assert_eq!(other.get(&path).status, 404);
+    assert_eq!(other.get(&format!("{path}/download")).status, 404);
+    for action in ["start", "delete"] {
+        assert_eq!(other.post(&format!("{path}/{action}"), &format!("csrf={token}")).status, 404);
+    }
+    owner.press(&page, &format!("{path}/start"));
+    wait(&mut owner, &path, "Download the result");
+    // The token of another session, or none, or after the file.
+    assert_eq!(send(&mut owner, &token, "forged.csv", b"a@example.com\n", "").status, 403);
+    assert_eq!(send(&mut owner, "", "forged.csv", b"a@example.com\n", "").status, 403);
+    let own = owner.get("/lists").token();
+    let body =
+        "--b\r\nContent-Disposition: form-data; name=\"csrf\"\r\n\r\n".to_owned() + &own + "\r\n--b--\r\n";
+    let head = format!(
+        "POST /lists HTTP/1.1\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: {}\r\n",
+        body.len()
+    );
+    assert_eq!(owner.exchange("/lists", &head, "", body.as_bytes()).status, 400, "no file");
+    assert_eq!(
+        owner.exchange("/lists", &head, "Origin: https://evil.example\r\n", body.as_bytes()).status,
+        403
+    );
+    assert!(!owner.get("/lists").plain().contains("forged.csv"));
+    // What was uploaded is not readable in the files.
+    let database = std::fs::read(server.data().join("mailprobe.redb")).unwrap();
+    assert!(!database.windows(12).any(|bytes| bytes == b"mailbox_exis"));
+}
+
+#[test]
+fn a_list_is_gone_after_a_week() {
+    let server = Server::start(&["--test-clock"]);
+    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let path = upload(&mut browser, "l.csv", list(10).as_bytes(), "").path;
+    wait(&mut browser, &path, "Cost");
+    server.administer(&["clock", "advance", &(6 * 24 * 60 * 60 * 1000).to_string()]);
+    assert_eq!(browser.get(&path).status, 200);
+    server.administer(&["clock", "advance", &(24 * 60 * 60 * 1000).to_string()]);
+    assert_eq!(browser.get(&path).status, 404);
+}

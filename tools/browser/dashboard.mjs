@@ -1,0 +1,140 @@
+// The dashboard as people use it: from the landing page to an account, keys, checks and out again.
+
+import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import { suite } from './harness.mjs';
+
+const PASSWORD = 'correct horse battery';
+
+async function signUp(page, t, email) {
+  await page.goto(`${t.base}/signup`);
+  await page.getByLabel('E-mail address').fill(email);
+  await page.getByLabel('Password').fill(PASSWORD);
+  await page.getByRole('button', { name: 'Make the account' }).click();
+  await page.getByRole('heading', { name: 'Overview' }).waitFor();
+}
+
+const credits = async (page, t) => {
+  await page.goto(t.base);
+  return Number(await page.locator('#credits').textContent());
+};
+
+await suite({
+  'pages for visitors': async (t) => {
+    const page = await t.page();
+    for (const [path, name] of [['/', 'landing'], ['/signin', 'signin'], ['/signup', 'signup']]) {
+      await page.goto(t.base + path);
+      await t.inspect(page, name);
+    }
+  },
+  'a new account and its empty pages': async (t) => {
+    const page = await t.page();
+    await signUp(page, t, 'empty@example.com');
+    for (const path of ['', 'try', 'keys', 'lists', 'usage', 'batches', 'plan', 'sessions']) {
+      await page.goto(`${t.base}/${path}`);
+      await t.inspect(page, `empty-${path || 'overview'}`);
+    }
+  },
+  'a key is shown once, copied, works with curl and is revoked at once': async (t) => {
+    const page = await t.page({ permissions: ['clipboard-read', 'clipboard-write'] });
+    await signUp(page, t, 'keys@example.com');
+    await page.goto(`${t.base}/keys`);
+    await page.getByLabel('Label').fill('<b>shop</b>');
+    await page.getByRole('button', { name: 'Make the key' }).click();
+    const key = await page.getByLabel('API key').inputValue();
+    await t.inspect(page, 'key-made');
+    await page.getByRole('button', { name: 'Copy' }).click();
+    await page.getByRole('button', { name: 'Copied' }).waitFor();
+    assert.equal(await page.evaluate(() => navigator.clipboard.readText()), key);
+    const ask = `curl --silent --header "Authorization: Bearer $KEY" ${t.base}/v1/account`;
+    assert.equal(JSON.parse(await t.shell(ask, { KEY: key })).credits_remaining, 100);
+    await page.goto(`${t.base}/keys`);
+    assert.equal(await page.getByLabel('API key').count(), 0);
+    assert.equal(await page.getByText('<b>shop</b>').count(), 1);
+    await page.getByRole('button', { name: /Revoke the key/ }).click();
+    await page.getByText('Revoked keys (1)').waitFor();
+    assert.equal(JSON.parse(await t.shell(ask, { KEY: key })).error, 'api_key_revoked');
+  },
+  'an address is tried, without script and by the keyboard alone': async (t) => {
+    const page = await t.page({ script: false, size: 'phone' });
+    await signUp(page, t, 'try@example.com');
+    await page.goto(`${t.base}/try`);
+    await page.getByLabel('Address').focus();
+    await page.keyboard.type('alice@ok.example');
+    await page.keyboard.press('Enter');
+    await page.getByText('mailbox_exists').waitFor();
+    assert.equal(await credits(page, t), 99);
+  },
+  'usage has a chart': async (t) => {
+    const page = await t.page();
+    await signUp(page, t, 'usage@example.com');
+    for (const local of ['alice', 'info', 'full', 'nobody', 'gone']) {
+      await page.goto(`${t.base}/try`);
+      await page.getByLabel('Address').fill(`${local}@ok.example`);
+      await page.getByRole('button', { name: 'Check' }).click();
+      await page.getByText('1 credit.').waitFor();
+    }
+    await t.inspect(page, 'try-result');
+    await page.goto(`${t.base}/usage`);
+    await page.getByText('As a table').click();
+    await t.inspect(page, 'usage');
+    assert.equal(await credits(page, t), 95);
+    await t.inspect(page, 'overview');
+  },
+  'a list of 1,000 rows goes from upload to download': async (t) => {
+    const page = await t.page();
+    await signUp(page, t, 'lists@example.com');
+    await t.mailprobe('account', 'set-plan', 'lists@example.com', 'starter');
+    const rows = Array.from({ length: 1000 }, (_, n) => `${n},${n % 10 ? `user-${n}@ok.example` : 'none'}`);
+    const list = ['id,email', ...rows].join('\n');
+    await page.goto(`${t.base}/lists`);
+    const name = '<b>list</b>.csv';
+    await page.getByLabel('File').setInputFiles({ name, mimeType: 'text/csv', buffer: Buffer.from(list) });
+    await page.getByRole('button', { name: 'Upload' }).click();
+    await page.getByText('900 credits').waitFor();
+    assert.equal(await page.getByRole('heading', { name }).count(), 1);
+    await t.inspect(page, 'list-ready');
+    await page.getByRole('button', { name: 'Start' }).click();
+    await page.getByText('of 900 addresses checked').waitFor();
+    await t.inspect(page, 'list-running');
+    // Without a reload: the page keeps itself fresh.
+    const link = page.getByRole('link', { name: 'Download the result' });
+    await link.waitFor({ timeout: 120_000 });
+    await t.inspect(page, 'list-completed');
+    const [download] = await Promise.all([page.waitForEvent('download'), link.click()]);
+    const result = (await readFile(await download.path(), 'utf8')).trimEnd().split('\n');
+    assert.equal(result.length, 1001);
+    assert.equal(result[0], 'id,email,deliverable,reason');
+    result.slice(1).forEach((row, n) => {
+      const verdict = n % 10 ? 'true,mailbox_exists' : 'false,invalid_syntax';
+      assert.equal(row, `${rows[n]},${verdict}`);
+    });
+    assert.equal(await credits(page, t), 4100);
+    await page.goto(`${t.base}/lists`);
+    await t.inspect(page, 'lists');
+  },
+  'signing out ends the session': async (t) => {
+    const page = await t.page();
+    await signUp(page, t, 'out@example.com');
+    const cookies = await page.context().cookies();
+    assert.ok(cookies.some(({ name, secure, httpOnly }) => name === '__Host-mailprobe' && secure && httpOnly));
+    await page.getByRole('button', { name: 'Sign out' }).click();
+    await page.getByRole('heading', { name: 'Know before you send' }).waitFor();
+    await page.context().addCookies(cookies);
+    await page.goto(`${t.base}/keys`);
+    await page.getByRole('heading', { name: 'Sign in' }).waitFor();
+  },
+  'a link of the operator signs in once': async (t) => {
+    const page = await t.page();
+    const link = (await t.mailprobe('account', 'sign-in-link', 'default')).trim();
+    const path = link.slice(link.indexOf('/signin/link'));
+    await page.goto(t.base + path);
+    await t.inspect(page, 'signin-link');
+    await page.getByRole('button', { name: 'Sign in' }).click();
+    await page.getByRole('heading', { name: 'Overview' }).waitFor();
+    t.allow(/404/);
+    await page.goto(t.base + path);
+    await page.getByText('This sign-in link was used').waitFor();
+    await t.inspect(page, 'not-found');
+  },
+});
