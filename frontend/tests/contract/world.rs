@@ -25,6 +25,11 @@ pub const MARGIN: u64 = 30_000;
 const ROOMY: &str =
     "limits = { fast = 100000, verify = 100000, batch = 100000, poll = 100000, account = 100000 }";
 
+/// A gateway whose one plan is `free`.
+const GATEWAY: &str = "[[gateway]]\nname = \"market\"\nheader = \"X-Market-Secret\"\n\
+    secrets = [\"only-for-the-contract\"]\nuser_header = \"X-Market-User\"\nplan_header = \"X-Market-Plan\"\n\
+    plans = { BASIC = \"free\" }\n";
+
 /// The plans of all servers but those that test the defaults.
 fn plans() -> String {
     let plan = |id: &str, credits: u32, more: &str| {
@@ -40,7 +45,7 @@ fn plans() -> String {
         plan("no-batches", 100, "batches = false"),
         plan("endless", 100, "resets = false"),
     ];
-    format!("spamtraps = \"traps\"\n{}", plans.concat())
+    format!("spamtraps = \"traps\"\n{}{GATEWAY}", plans.concat())
 }
 
 /// The mail internet of all servers.
