@@ -177,12 +177,13 @@ async fn respond(request: Request<Incoming>, worker: Rc<Worker>, peer: IpAddr) -
         *response.body_mut() = Outgoing::Pieces(pieces);
     }
     let status = response.status().as_u16();
-    tally.answered(Answered { route: note.path, method: note.method, status }, began.elapsed());
+    let took = began.elapsed();
+    tally.answered(Answered { route: note.path, method: note.method, status }, took);
     tracing::info!(
         method = note.method,
         path = note.path,
         status,
-        ms = began.elapsed().as_millis() as u64,
+        ms = took.as_millis() as u64,
         request_id = note.request_id,
         key = note.key.map(tracing::field::display),
         "request"
@@ -198,11 +199,14 @@ async fn answer(
 ) -> Result<Reply, Refusal> {
     let (head, body) = request.into_parts();
     let gateway = gateway::behind(head.uri.path(), &head.headers, &worker);
-    if let (Ok(None), Some(found)) = (&gateway, visit::find(&worker, &head)) {
-        return Ok(visit::answer(worker, found, head, body, peer, note).await);
-    }
-    if let Some(found) = assistants::find(&worker, &head) {
-        return assistants::answer(worker, found, head, body, peer, note).await;
+    // Gateways offer neither pages nor connections of assistants.
+    if let Ok(None) = gateway {
+        if let Some(found) = visit::find(&worker, &head) {
+            return Ok(visit::answer(worker, found, head, body, peer, note).await);
+        }
+        if let Some(found) = assistants::find(&worker, &head) {
+            return assistants::answer(worker, found, head, body, peer, note).await;
+        }
     }
     let found = router::find(head.method.as_str(), head.uri.path());
     note.path = found.as_ref().map_or(note.path, |(route, _)| route.path);
@@ -278,6 +282,9 @@ fn admit(route: &Route, headers: &HeaderMap, worker: &Worker) -> Result<Option<C
 fn says_it_is_json(headers: &HeaderMap) -> Result<(), Refusal> {
     let mut types = headers.get_all(header::CONTENT_TYPE).iter();
     let is_json = |value: &HeaderValue| {
+        if value.as_bytes() == b"application/json" {
+            return true;
+        }
         let value = value.to_str().unwrap_or_default().to_ascii_lowercase();
         let essence = value.split(';').next().unwrap_or_default().trim();
         essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json"))

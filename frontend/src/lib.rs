@@ -13,6 +13,7 @@ pub mod config;
 pub mod convert;
 pub mod credits;
 pub mod detail;
+pub mod digits;
 pub mod engine_client;
 pub mod fast;
 pub mod gate;

@@ -3,6 +3,7 @@
 //! The message outside says what the caller can do about it; the message inside says what happened here. Neither
 //! carries an address or a key.
 
+use crate::digits;
 use crate::rate_limit::{RateLimited, Standing, fair_use};
 use crate::store::{HoldError, StoreError};
 use api::{ErrorBody, ErrorCode, Issue};
@@ -124,14 +125,12 @@ impl LimitNumbers {
 
     /// `RateLimit-Policy`.
     pub fn policy(&self) -> String {
-        let LimitNumbers { name, quota, window_s, .. } = self;
-        format!("\"{name}\";q={quota};w={window_s}")
+        named(self.name, [(";q=", self.quota.into()), (";w=", self.window_s)])
     }
 
     /// `RateLimit`.
     pub fn standing(&self) -> String {
-        let LimitNumbers { name, remaining, wait_s, .. } = self;
-        format!("\"{name}\";r={remaining};t={wait_s}")
+        named(self.name, [(";r=", self.remaining.into()), (";t=", self.wait_s)])
     }
 
     fn headers(&self) -> [(&'static str, Cow<'static, str>); 5] {
@@ -143,6 +142,18 @@ impl LimitNumbers {
             ("x-ratelimit-reset", self.reset_s.to_string().into()),
         ]
     }
+}
+
+/// A string with parameters, as structured fields write it (RFC 9651).
+fn named(name: &str, parameters: [(&str, u64); 2]) -> String {
+    let mut text = String::with_capacity(48);
+    text.extend(["\"", name, "\""]);
+    for (parameter, value) in parameters {
+        text.push_str(parameter);
+        // A string takes all that is written.
+        let _ = digits::write(&mut text, value);
+    }
+    text
 }
 
 impl From<RateLimited> for Refusal {

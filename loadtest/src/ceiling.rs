@@ -55,6 +55,7 @@ pub fn ceiling(args: &CeilingArgs, stop: &Arc<AtomicBool>) -> Result<End, String
         duration: args.duration,
         patience: Duration::from_secs(5),
         connections: clients,
+        spin: false,
         threads: 1,
         seed: 1,
     };

@@ -72,6 +72,10 @@ pub struct LoadArgs {
     /// Threads that send
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: u16,
+    /// The threads that send never sleep: each takes a core, and the server is not charged for waking them, as it is not
+    /// where its callers are on other machines
+    #[arg(long)]
+    spin: bool,
     /// How the requests of the open loop are spread
     #[arg(long, value_enum, default_value = "poisson")]
     spread: Spread,
@@ -163,6 +167,7 @@ impl LoadArgs {
             patience: self.timeout,
             connections: self.connections as usize,
             threads: usize::from(self.threads),
+            spin: self.spin,
             seed: self.seed,
         }
     }

@@ -47,6 +47,8 @@ pub struct Load {
     pub patience: Duration,
     pub connections: usize,
     pub threads: usize,
+    /// The sending threads never sleep.
+    pub spin: bool,
     pub seed: u64,
 }
 
@@ -135,6 +137,7 @@ pub fn run(
         seed: load.seed,
         connections,
         threads: load.threads.clamp(1, connections.max(1)),
+        spin: load.spin,
         begin,
         count_from,
         end: count_from + load.duration,
@@ -327,6 +330,7 @@ pub mod tests {
             patience: Duration::from_secs(10),
             connections: 8,
             threads: 1,
+            spin: false,
             seed: 1,
         }
     }

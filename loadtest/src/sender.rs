@@ -53,6 +53,8 @@ pub struct Orders {
     /// Connections of all threads.
     pub connections: usize,
     pub threads: usize,
+    /// They never sleep, so that the server is not charged for waking them.
+    pub spin: bool,
     /// When sending begins, when counting does, and when both end.
     pub begin: Instant,
     pub count_from: Instant,
@@ -183,6 +185,7 @@ impl<'r> Thread<'r> {
     }
 
     fn wait(&self, events: &mut Vec<epoll::Event>, time: Duration) -> std::io::Result<()> {
+        let time = if self.shared.spin { Duration::ZERO } else { time };
         let exact = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
         match epoll::wait(&self.epoll, spare_capacity(events), Some(&exact)) {
             Err(Errno::NOSYS) => {

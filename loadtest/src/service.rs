@@ -70,6 +70,7 @@ impl Service {
             duration: time,
             patience: Duration::from_secs(60),
             connections: 512,
+            spin: false,
             threads: 1,
             seed: 1,
         };

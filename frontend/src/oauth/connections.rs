@@ -48,7 +48,7 @@ fn table(connections: &[Connection], signed_in: &SignedIn) -> Markup {
                 thead {
                     tr {
                         th scope="col" { "Assistant" }
-                        th.number scope="col" { "Full checks" }
+                        th scope="col" { "Full checks" }
                         th scope="col" { "Last use" }
                         th scope="col" { "Ends" }
                         th scope="col" { "End now" }
@@ -64,7 +64,7 @@ fn row(connection: &Connection, signed_in: &SignedIn) -> Markup {
     html! {
         tr {
             td.wrap { strong { (connection.client_name) } br; span.soft { (connection.redirect_host) } }
-            td.number { (connection.used) " of " (connection.allowance) }
+            td { (connection.used) " of " (connection.allowance) }
             td { (time(connection.last_used_at)) }
             td { (time(connection.expires_at)) }
             td {

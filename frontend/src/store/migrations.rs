@@ -218,6 +218,26 @@ mod tests {
     }
 
     #[test]
+    fn a_file_of_format_3_keeps_what_it_has_and_gets_assistants() {
+        let database = database();
+        migrate_by(&STEPS[..2], &database, Path::new("x")).unwrap();
+        let transaction = database.begin_write().unwrap();
+        transaction.delete_table(tables::CLIENTS).unwrap();
+        transaction.delete_table(tables::CONNECTIONS).unwrap();
+        transaction.delete_table(tables::SECRETS).unwrap();
+        transaction.open_table(tables::NAMES).unwrap().insert("joe", &[7; 16]).unwrap();
+        transaction.commit().unwrap();
+        assert_eq!(read_format(&database), Ok(Some(3)));
+        migrate(&database, Path::new("x")).unwrap();
+        assert_eq!(read_format(&database), Ok(Some(FORMAT.into())));
+        let read = database.begin_read().unwrap();
+        assert!(read.open_table(tables::CLIENTS).unwrap().iter().unwrap().next().is_none());
+        assert!(read.open_table(tables::CONNECTIONS).unwrap().iter().unwrap().next().is_none());
+        assert!(read.open_table(tables::SECRETS).unwrap().iter().unwrap().next().is_none());
+        assert_eq!(read.open_table(tables::NAMES).unwrap().get("joe").unwrap().unwrap().value(), &[7; 16]);
+    }
+
+    #[test]
     fn a_newer_file_is_left_alone() {
         let database = database();
         run(&[add_one], &database).unwrap();

@@ -142,6 +142,23 @@ fn free_things(account: &crate::accounts::Account<'_>, known: &str) {
     account.account();
 }
 
+/// What else holds of gateways is no part of the contract, and tested over HTTP in `tests/http`.
+#[test]
+fn not_available_on_gateway_but_for_single_verify() {
+    let through = |call: Call| {
+        let call = call.header("X-Market-Secret", "only-for-the-contract").header("X-Market-User", "alice");
+        shared().call(&call.header("X-Market-Plan", "BASIC"))
+    };
+    for call in
+        [batch(&addresses(1)), get("/v1/verify/batch/bat_00000000000000000000000000"), get("/v1/account")]
+    {
+        through(call).assert_refused(403, "not_available_on_market");
+    }
+    for (call, left) in [(verify(&mailbox()), 99), (verify_by_get(&mailbox(), ""), 98)] {
+        assert_eq!(verified(&through(call))["credits_remaining"], left);
+    }
+}
+
 #[test]
 fn plan_not_allowed_where_the_plan_has_no_batches() {
     let account = shared().account("no-batches");

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use tempfile::TempDir;
 
 pub const MINUTE: u64 = 60_000;
@@ -23,6 +24,11 @@ pub const MARGIN: u64 = 30_000;
 /// Limits that no test meets by chance.
 const ROOMY: &str =
     "limits = { fast = 100000, verify = 100000, batch = 100000, poll = 100000, account = 100000 }";
+
+/// A gateway whose one plan is `free`.
+const GATEWAY: &str = "[[gateway]]\nname = \"market\"\nheader = \"X-Market-Secret\"\n\
+    secrets = [\"only-for-the-contract\"]\nuser_header = \"X-Market-User\"\nplan_header = \"X-Market-Plan\"\n\
+    plans = { BASIC = \"free\" }\n";
 
 /// The plans of all servers but those that test the defaults.
 fn plans() -> String {
@@ -39,7 +45,7 @@ fn plans() -> String {
         plan("no-batches", 100, "batches = false"),
         plan("endless", 100, "resets = false"),
     ];
-    format!("spamtraps = \"traps\"\n{}", plans.concat())
+    format!("spamtraps = \"traps\"\n{}{GATEWAY}", plans.concat())
 }
 
 /// The mail internet of all servers.
@@ -182,8 +188,9 @@ impl Server {
         self.folder.as_ref().unwrap().path().join("data")
     }
 
-    /// What it has logged so far.
+    /// What it has logged so far. Lines gather for a moment before they are written.
     pub fn log(&self) -> String {
+        std::thread::sleep(std::time::Duration::from_millis(300));
         std::fs::read_to_string(self.folder.as_ref().unwrap().path().join("log")).unwrap()
     }
 

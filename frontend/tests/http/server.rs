@@ -112,8 +112,9 @@ impl Server {
         &self.announced
     }
 
-    /// What it has logged so far.
+    /// What it has logged so far. Lines gather for a moment before they are written.
     pub fn log(&self) -> String {
+        std::thread::sleep(Duration::from_millis(300));
         std::fs::read_to_string(&self.log).unwrap()
     }
 

@@ -11,6 +11,7 @@ mod rules;
 mod schemathesis;
 mod sim;
 mod soak;
+mod suites;
 
 use clap::Parser;
 use std::process::ExitCode;
@@ -40,6 +41,8 @@ enum Task {
     Sim(sim::Options),
     /// Weather for hours: hostile peers, crashes, malformed input (see docs/testing.md).
     Soak(soak::Options),
+    /// All tests of the workspace, two programs at a time (see docs/testing.md).
+    Suites(suites::Options),
 }
 
 fn main() -> ExitCode {
@@ -53,5 +56,6 @@ fn main() -> ExitCode {
         Task::Schemathesis(options) => schemathesis::main(&options),
         Task::Sim(options) => sim::main(&options),
         Task::Soak(options) => soak::main(&options),
+        Task::Suites(options) => suites::main(&options),
     }
 }

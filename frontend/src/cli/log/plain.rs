@@ -3,6 +3,7 @@
 
 use crate::clock;
 use crate::credits::calendar::Iso8601;
+use crate::digits;
 use std::cell::RefCell;
 use std::fmt::{self, Debug, Write};
 use tracing::field::{Field, Visit};
@@ -92,18 +93,7 @@ impl Visit for Fields<'_> {
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        let mut digits = [0; 20];
-        let mut first = digits.len();
-        let mut rest = value;
-        loop {
-            first -= 1;
-            digits[first] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
-        self.put(field, |line| line.write_str(std::str::from_utf8(&digits[first..]).unwrap_or("?")));
+        self.put(field, |line| digits::write(line, value));
     }
 }
 

@@ -25,6 +25,8 @@ struct Size {
     domains: u64,
     /// How long a run may take to its end.
     limit: Duration,
+    /// When a run is killed, should so little come out that the drawn moment does not come.
+    kill_at_last: Duration,
     /// MiB for rows and addresses, and for the whole process.
     memory: &'static str,
     resident_kib_max: u64,
@@ -35,6 +37,7 @@ const FULL: Size = Size {
     lines: 10_000_000,
     domains: 2000,
     limit: Duration::from_secs(4 * 3600),
+    kill_at_last: Duration::from_secs(60),
     memory: "96",
     resident_kib_max: 300 * 1024,
     max_wait: "60",
@@ -43,14 +46,13 @@ const SMALL: Size = Size {
     lines: 20_000,
     domains: 30,
     limit: Duration::from_secs(120),
+    kill_at_last: Duration::from_secs(4),
     memory: "1",
     resident_kib_max: u64::MAX,
     max_wait: "2",
 };
 
 const KILLS: u64 = 5;
-/// When so little comes out that the drawn moment does not come.
-const KILL_AT_LAST: Duration = Duration::from_secs(4);
 /// In every address of the list.
 const MARK: &[u8] = b"soaked";
 const LOOK: Duration = Duration::from_millis(10);
@@ -172,8 +174,10 @@ impl Campaign<'_> {
     /// Kills five times and lets the last run end.
     fn go(&self, mailnet: &Mailnet, random: &mut fastrand::Rng) -> Result<Result<String, String>, Failure> {
         let (mut resident, mut kills) = (0, 0);
+        // Octets of output: five draws are most of a run, a packed line having some 15 and another one some 40.
+        let per_line = if self.ordered { 5 } else { 13 };
         for kill in 0..=KILLS {
-            let more = if kill == KILLS { u64::MAX } else { random.u64(0..self.list.size.lines * 5) };
+            let more = if kill == KILLS { u64::MAX } else { random.u64(0..self.list.size.lines * per_line) };
             let mut run = self.start(mailnet, kill > 0)?;
             let watched = self.watch(&mut run, more, kill < KILLS, &mut resident)?;
             match watched {
@@ -238,7 +242,7 @@ impl Campaign<'_> {
                 };
             }
             let waited = began.elapsed();
-            if kill && (length() > before + more || waited > KILL_AT_LAST) {
+            if kill && (length() > before + more || waited > self.list.size.kill_at_last) {
                 run.kill()?;
                 let seen = eye.sees_an_address();
                 let told = || Watched::Told("OUT.state has an address in it after a kill".into());
