@@ -11,6 +11,7 @@ use crate::store::{REDIRECT_URIS_MAX, UnixMs};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// How long a document is kept that does not say it, and the bounds of what one may say.
 const KEEP_MS: UnixMs = 10 * 60 * 1000;
@@ -18,6 +19,8 @@ const KEEP_MS_MIN: UnixMs = 60 * 1000;
 const KEEP_MS_MAX: UnixMs = 60 * 60 * 1000;
 /// How long it is remembered that one could not be had.
 const KEEP_FAILURE_MS: UnixMs = 30 * 1000;
+/// For a fetch with those before it. A system that looks up names slowly must not keep users waiting.
+const WAIT_MAX: Duration = Duration::from_secs(15);
 /// Most documents that are kept.
 const KEPT_MAX: usize = 256;
 
@@ -56,7 +59,8 @@ impl Documents {
         if let Some(outcome) = self.kept(url, now) {
             return outcome;
         }
-        let fetched = self.fetcher.fetch(url.clone()).await;
+        let fetched = monoio::time::timeout(WAIT_MAX, self.fetcher.fetch(url.clone())).await;
+        let fetched = fetched.unwrap_or(Err(FetchError::Slow));
         // That too many wait says nothing of this document.
         if matches!(fetched, Err(FetchError::Busy)) {
             return Err(NoDocument::Fetch(FetchError::Busy));

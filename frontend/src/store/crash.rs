@@ -4,6 +4,7 @@
 //! A failure prints the round; the seed is fixed, so it comes again.
 
 mod batches;
+mod connections;
 
 use super::vault::Vault;
 use super::*;

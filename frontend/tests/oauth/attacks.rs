@@ -198,3 +198,24 @@ fn who_knows_no_secret_makes_nothing_end() {
     assert!(is_alive(&server, &tokens.access));
     assert_eq!(post_form(&server, "/oauth/revoke", &[("client_id", &other)]).status, 400);
 }
+
+#[test]
+fn a_gateway_offers_none_of_this() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mailprobe.toml");
+    let gateway = "[[gateway]]\nname = \"shop\"\nheader = \"X-Shop-Secret\"\nsecrets = [\"a-secret-of-16-chars\"]\n\
+                   user_header = \"X-Shop-User\"\nplan_header = \"X-Shop-Plan\"\n[gateway.plans]\nBASIC = \"free\"\n";
+    std::fs::write(&file, gateway).unwrap();
+    let server = Server::start_in(folder, &["--config", file.to_str().unwrap()]);
+    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let tokens = connect(&server, &mut browser, 1, 1);
+    let shown = "X-Shop-Secret: a-secret-of-16-chars\r\nX-Shop-User: eve\r\nX-Shop-Plan: BASIC\r\n";
+    for path in ["/mcp", "/oauth/token", "/oauth/register", "/.well-known/oauth-authorization-server"] {
+        let headers =
+            format!("Authorization: Bearer {}\r\nContent-Type: application/json\r\n{shown}", tokens.access);
+        let method = if path.starts_with("/.well") { "GET" } else { "POST" };
+        let answer = request(&server, method, path, &headers, "");
+        assert_eq!((answer.status, answer.error().as_str()), (403, "not_available_on_shop"), "{path}");
+    }
+    assert!(is_alive(&server, &tokens.access));
+}

@@ -289,6 +289,30 @@ fn a_client_is_forgotten_unless_it_is_connected() {
 }
 
 #[test]
+fn when_too_many_clients_register_the_oldest_unused_one_goes() {
+    let mut world = World::new();
+    let account = world.account("a", "free");
+    let used = client(&mut world, "used");
+    let oldest = client(&mut world, "oldest");
+    for new in [&used, &oldest] {
+        world.store().register_client(new.clone(), world.now).wait().unwrap();
+    }
+    let mut new = consent(&mut world, account, 1, 3);
+    new.client = used.id.to_string();
+    world.store().consent(new, world.now).wait().unwrap();
+    world.now += 1;
+    let crowd: Vec<NewClient> = (2..CLIENTS_MAX).map(|_| client(&mut world, "x")).collect();
+    let registered: Vec<_> =
+        crowd.into_iter().map(|new| world.store().register_client(new, world.now)).collect();
+    registered.into_iter().for_each(|pending| drop(pending.wait().unwrap()));
+    assert!(world.store().client(oldest.id, world.now).unwrap().is_some(), "there is room for all of them");
+    let last = client(&mut world, "last");
+    world.store().register_client(last.clone(), world.now).wait().unwrap();
+    let known = |id| world.store().client(id, world.now).unwrap().is_some();
+    assert_eq!((known(oldest.id), known(used.id), known(last.id)), (false, true, true));
+}
+
+#[test]
 fn a_client_has_bounds() {
     let mut world = World::new();
     type Change = fn(&mut NewClient);
