@@ -11,7 +11,6 @@ mod rules;
 mod schemathesis;
 mod sim;
 mod soak;
-mod suites;
 
 use clap::Parser;
 use std::process::ExitCode;
@@ -41,8 +40,6 @@ enum Task {
     Sim(sim::Options),
     /// Weather for hours: hostile peers, crashes, malformed input (see docs/testing.md).
     Soak(soak::Options),
-    /// All tests of the workspace, two programs at a time (see docs/testing.md).
-    Suites(suites::Options),
 }
 
 fn main() -> ExitCode {
@@ -56,6 +53,5 @@ fn main() -> ExitCode {
         Task::Schemathesis(options) => schemathesis::main(&options),
         Task::Sim(options) => sim::main(&options),
         Task::Soak(options) => soak::main(&options),
-        Task::Suites(options) => suites::main(&options),
     }
 }
