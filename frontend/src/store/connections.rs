@@ -9,7 +9,7 @@
 use super::redb::RedbStore;
 use super::row::Row;
 use super::tables::{
-    CLIENTS, CONNECTIONS, ClientRow, ConnectionRow, Expiring, SECRETS, SecretKind, SecretRow, Tokens,
+    CLIENTS, CONNECTIONS, ClientRow, ConnectionRow, Expiring, SecretKind, SecretRow, TOKENS, Tokens,
     account_range, client_expiry_row, connection_key, expiring_row, expiry_key,
 };
 use super::txn::Txn;
@@ -103,7 +103,7 @@ impl Connections for RedbStore {
 
     fn connection_of(&self, access: &SecretHash, now: UnixMs) -> Result<Option<Connection>, StoreError> {
         let transaction = self.begin_read()?;
-        let secret = transaction.open_table(SECRETS)?.get(access)?.map(|row| SecretRow::decode(row.value()));
+        let secret = transaction.open_table(TOKENS)?.get(access)?.map(|row| SecretRow::decode(row.value()));
         let Some(secret) = secret.transpose()? else { return Ok(None) };
         if secret.kind != SecretKind::Access || now >= secret.expires_at {
             return Ok(None);
@@ -173,7 +173,7 @@ impl RedbStore {
         work: impl FnOnce(&mut Txn<'_>) -> Result<Result<T, GrantError>, StoreError> + Send + 'static,
     ) -> Pending<T, GrantError> {
         let known = || -> Result<bool, StoreError> {
-            Ok(self.begin_read()?.open_table(SECRETS)?.get(&secret)?.is_some())
+            Ok(self.begin_read()?.open_table(TOKENS)?.get(&secret)?.is_some())
         };
         match known() {
             Ok(true) => self.write(Class::New, work),
@@ -289,7 +289,7 @@ impl Txn<'_> {
             && new.expires_at <= now.saturating_add(CONNECTION_MS_MAX);
         let key = connection_key(new.account, new.id);
         let used = self.transaction.open_table(CONNECTIONS)?.get(&key)?.is_some()
-            || self.transaction.open_table(SECRETS)?.get(&new.code)?.is_some();
+            || self.transaction.open_table(TOKENS)?.get(&new.code)?.is_some();
         if !fits || used {
             return Ok(Err(ConnectError::Bad));
         }
@@ -343,7 +343,7 @@ impl Txn<'_> {
     }
 
     fn put_secret(&mut self, hash: &SecretHash, row: SecretRow) -> Result<(), StoreError> {
-        self.transaction.open_table(SECRETS)?.insert(hash, row.encode().as_slice())?;
+        self.transaction.open_table(TOKENS)?.insert(hash, row.encode().as_slice())?;
         Ok(())
     }
 
@@ -354,7 +354,7 @@ impl Txn<'_> {
         kind: SecretKind,
         now: UnixMs,
     ) -> Result<Option<(SecretRow, ConnectionRow)>, StoreError> {
-        let secrets = self.transaction.open_table(SECRETS)?;
+        let secrets = self.transaction.open_table(TOKENS)?;
         let row = secrets.get(secret)?.map(|row| SecretRow::decode(row.value())).transpose()?;
         let Some(row) = row.filter(|row| row.kind == kind) else { return Ok(None) };
         let connections = self.transaction.open_table(CONNECTIONS)?;
@@ -403,7 +403,7 @@ impl Txn<'_> {
         let gone = tokens.before.replace(tokens.access);
         tokens.access = access;
         if let Some(gone) = gone {
-            self.transaction.open_table(SECRETS)?.remove(&gone)?;
+            self.transaction.open_table(TOKENS)?.remove(&gone)?;
         }
         self.grant_access(family, row, now)
     }
@@ -437,7 +437,7 @@ impl Txn<'_> {
         let mut connections = self.transaction.open_table(CONNECTIONS)?;
         let row = connections.remove(key)?.map(|row| ConnectionRow::decode(row.value())).transpose()?;
         let Some(row) = row else { return Ok(None) };
-        let mut secrets = self.transaction.open_table(SECRETS)?;
+        let mut secrets = self.transaction.open_table(TOKENS)?;
         for secret in row.secrets() {
             secrets.remove(&secret)?;
         }
@@ -445,7 +445,7 @@ impl Txn<'_> {
     }
 
     fn give_back(&mut self, secret: SecretHash, client: &str) -> Result<Result<(), GrantError>, StoreError> {
-        let mut secrets = self.transaction.open_table(SECRETS)?;
+        let mut secrets = self.transaction.open_table(TOKENS)?;
         let row = secrets.get(&secret)?.map(|row| SecretRow::decode(row.value())).transpose()?;
         let Some(row) = row else { return Ok(Err(GrantError::Unknown)) };
         let connections = self.transaction.open_table(CONNECTIONS)?;

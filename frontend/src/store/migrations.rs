@@ -91,7 +91,7 @@ fn to_3(transaction: &WriteTransaction) -> Result<(), StoreError> {
 fn to_4(transaction: &WriteTransaction) -> Result<(), StoreError> {
     transaction.open_table(tables::CLIENTS)?;
     transaction.open_table(tables::CONNECTIONS)?;
-    transaction.open_table(tables::SECRETS)?;
+    transaction.open_table(tables::TOKENS)?;
     Ok(())
 }
 
@@ -224,7 +224,7 @@ mod tests {
         let transaction = database.begin_write().unwrap();
         transaction.delete_table(tables::CLIENTS).unwrap();
         transaction.delete_table(tables::CONNECTIONS).unwrap();
-        transaction.delete_table(tables::SECRETS).unwrap();
+        transaction.delete_table(tables::TOKENS).unwrap();
         transaction.open_table(tables::NAMES).unwrap().insert("joe", &[7; 16]).unwrap();
         transaction.commit().unwrap();
         assert_eq!(read_format(&database), Ok(Some(3)));
@@ -233,7 +233,7 @@ mod tests {
         let read = database.begin_read().unwrap();
         assert!(read.open_table(tables::CLIENTS).unwrap().iter().unwrap().next().is_none());
         assert!(read.open_table(tables::CONNECTIONS).unwrap().iter().unwrap().next().is_none());
-        assert!(read.open_table(tables::SECRETS).unwrap().iter().unwrap().next().is_none());
+        assert!(read.open_table(tables::TOKENS).unwrap().iter().unwrap().next().is_none());
         assert_eq!(read.open_table(tables::NAMES).unwrap().get("joe").unwrap().unwrap().value(), &[7; 16]);
     }
 

@@ -98,7 +98,7 @@ pub(super) fn for_each_table<T: TableVisitor>(visitor: &mut T) -> Result<(), T::
     visitor.table(LIST_CODES)?;
     visitor.table(CLIENTS)?;
     visitor.table(CONNECTIONS)?;
-    visitor.table(SECRETS)
+    visitor.table(TOKENS)
 }
 
 /// Key of [`HOLDS`] and [`LEDGER`].

@@ -12,7 +12,7 @@ pub(in crate::store) const CONNECTIONS: TableDefinition<&[u8; 32], &[u8]> =
     TableDefinition::new("connections");
 /// What a code or token is of, by its SHA-256; of refresh tokens the part that all of a connection share. A row goes
 /// with its connection.
-pub(in crate::store) const SECRETS: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("secrets");
+pub(in crate::store) const TOKENS: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("tokens");
 
 /// Key of [`CONNECTIONS`].
 pub(in crate::store) fn connection_key(account: AccountId, id: ConnectionId) -> [u8; 32] {
@@ -85,7 +85,7 @@ pub(in crate::store) struct Tokens {
 }
 
 impl ConnectionRow {
-    /// Every key in [`SECRETS`] that is its own.
+    /// Every key in [`TOKENS`] that is its own.
     pub fn secrets(&self) -> impl Iterator<Item = SecretHash> {
         let tokens = self.tokens.iter();
         let of_tokens =
@@ -149,7 +149,7 @@ fn read_tokens(input: &mut In<'_>) -> Option<Tokens> {
     Some(Tokens { family, refresh, access, before })
 }
 
-/// What a row of [`SECRETS`] is the hash of.
+/// What a row of [`TOKENS`] is the hash of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store) enum SecretKind {
     /// An authorization code.
@@ -170,7 +170,7 @@ pub(in crate::store) struct SecretRow {
 }
 
 impl Row for SecretRow {
-    const TABLE: &'static str = "secrets";
+    const TABLE: &'static str = "tokens";
 
     fn write(&self, out: &mut Out) {
         out.byte(match self.kind {
