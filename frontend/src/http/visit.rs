@@ -19,6 +19,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// What paths of the API begin with; no page's does.
+const API: &str = "/v1/";
 /// For the body of a form.
 const FORM_TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -29,6 +31,10 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Whether the path is the dashboard's, and what answers there.
 pub fn find(worker: &Worker, head: &Parts) -> Option<(Arc<Web>, Found)> {
+    // Nearly all requests are the API's; they need not be held against every page.
+    if head.uri.path().starts_with(API) {
+        return None;
+    }
     let web = worker.commons.web.as_ref()?;
     Some((Arc::clone(web), web::find(head.method.as_str(), head.uri.path())?))
 }

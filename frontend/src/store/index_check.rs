@@ -3,7 +3,8 @@
 use super::row::Row;
 use super::tables::{
     BATCHES, BatchRow, CLIENTS, CONNECTIONS, ClientRow, ConnectionRow, EXPIRIES, Expiring, IDEMPOTENCY,
-    IdempotencyRow, RESULTS, ResultRow, client_expiry_row, expiry_key,
+    IdempotencyRow, LISTS, LinkRow, ListRow, RESULTS, ResultRow, SESSIONS, SIGN_IN_LINKS, SessionRow,
+    client_expiry_row, expiry_key,
 };
 use super::{ClientId, RedbStore};
 use ::redb::{ReadableDatabase, ReadableTable, ReadableTableMetadata};
@@ -33,6 +34,21 @@ pub(super) fn check_index(store: &RedbStore) {
         let (key, row) = next.unwrap();
         let (id, row) = (ClientId::from_bytes(*key.value()), ClientRow::decode(row.value()).unwrap());
         expected.insert(expiry_key(Expiring::Client, row.expires_at, &client_expiry_row(id)));
+    }
+    for next in transaction.open_table(SESSIONS).unwrap().iter().unwrap() {
+        let (key, row) = next.unwrap();
+        let row = SessionRow::decode(row.value()).unwrap();
+        expected.insert(expiry_key(Expiring::Session, row.expires_at(), key.value()));
+    }
+    for next in transaction.open_table(SIGN_IN_LINKS).unwrap().iter().unwrap() {
+        let (key, row) = next.unwrap();
+        let row = LinkRow::decode(row.value()).unwrap();
+        expected.insert(expiry_key(Expiring::SignInLink, row.expires_at, key.value()));
+    }
+    for next in transaction.open_table(LISTS).unwrap().iter().unwrap() {
+        let (key, row) = next.unwrap();
+        let row = ListRow::decode(row.value()).unwrap();
+        expected.insert(expiry_key(Expiring::List, row.expires_at(), key.value()));
     }
     let mut open = 0;
     for next in transaction.open_table(BATCHES).unwrap().iter().unwrap() {

@@ -197,3 +197,71 @@ impl Txn<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::index_check::check_index;
+    use super::super::vault::KEY_FOLDER;
+    use super::super::*;
+    use super::*;
+
+    const NOW: UnixMs = 1_801_386_600_000;
+    const NEEDLE: &str = "needle@example.com";
+
+    fn list(account: AccountId) -> List {
+        List {
+            id: ListId::new(NOW, 1),
+            account,
+            created_at: NOW,
+            state: ListState::Uploading,
+            name: NEEDLE.into(),
+            column: String::new(),
+            why: String::new(),
+            bytes: 18,
+            rows: 1,
+            addresses: 1,
+            submitted: 0,
+            done: 0,
+            counts: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn addresses_of_users_and_lists_are_sealed_and_a_lists_key_ends_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || {
+            let options = StoreOptions::default();
+            RedbStore::open(folder.path(), PlanTable::standard(), options, NOW).unwrap().0
+        };
+        let store = open();
+        let id = AccountId::new(NOW, 1);
+        let account = NewAccount { id, name: "a".into(), plan: "free".into() };
+        let password = PasswordHash { memory_kib: 8, passes: 1, lanes: 1, salt: [0; 16], tag: [0; 32] };
+        let session = NewSession { hash: [1; 32], agent: String::new() };
+        let new = NewUser { account, email: NEEDLE.into(), password, session };
+        store.sign_up(new, NOW).wait().unwrap();
+        store.create_link(id, [2; 32], NOW).wait().unwrap();
+        let list = list(id);
+        store.create_list(&list, NOW).wait().unwrap();
+        store.put_list_part(&list, 0, NEEDLE.as_bytes()).wait().unwrap();
+        check_index(&store);
+        drop(store);
+        let database = std::fs::read(folder.path().join(DATABASE_FILE)).unwrap();
+        assert!(!database.windows(6).any(|bytes| bytes == b"needle"));
+        let store = open();
+        assert_eq!(store.list_part(&list, 0).unwrap().as_deref(), Some(NEEDLE.as_bytes()));
+        assert_eq!(store.user(id).unwrap().unwrap().email, NEEDLE);
+        let keys = || {
+            let files = std::fs::read_dir(folder.path().join(KEY_FOLDER)).unwrap();
+            files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>()
+        };
+        let of_list = format!("list-{}", list.expires_at() / 3_600_000);
+        assert!(keys().contains(&of_list));
+        let later = list.expires_at() + 3_600_000;
+        store.purge(later).wait().unwrap();
+        assert!(!keys().contains(&of_list) && keys().contains(&"users".to_owned()));
+        check_index(&store);
+        assert_eq!(store.list_part(&list, 0), Ok(None));
+        assert_eq!(store.user(id).unwrap().unwrap().email, NEEDLE);
+    }
+}

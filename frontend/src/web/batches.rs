@@ -26,14 +26,14 @@ pub fn table(recent: &[BatchSummary]) -> Markup {
         @if recent.is_empty() {
             p.empty { "No batches. Send up to 200 addresses at once with " a href="/docs" { "the API" } "." }
         } @else {
-            div.scroll tabindex="0" role="region" aria-label="Batches" { table {
+            div.scroll tabindex="0" role="region" aria-label="Batches" { table.stack {
                 thead { tr { th scope="col" { "Made" } th scope="col" { "Batch" } th.number scope="col" { "Addresses" } th.number scope="col" { "Checked" } th scope="col" { "State" } } }
                 tbody { @for batch in recent { tr {
-                    td { (time(batch.created_at)) }
-                    td.mono { a href={ "/batches/" (batch.batch) } { (batch.batch) } }
-                    td.number { (batch.total) }
-                    td.number { (batch.checked) }
-                    td { @if batch.completed { span.tag.good { "completed" } } @else { span.tag { "processing" } } }
+                    td data-label="Made" { (time(batch.created_at)) }
+                    td.mono data-label="Batch" { a href={ "/batches/" (batch.batch) } { (batch.batch) } }
+                    td.number data-label="Addresses" { (batch.total) }
+                    td.number data-label="Checked" { (batch.checked) }
+                    td data-label="State" { @if batch.completed { span.tag.good { "completed" } } @else { span.tag { "processing" } } }
                 } } }
             } }
         }

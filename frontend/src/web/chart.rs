@@ -95,7 +95,7 @@ pub fn days(counts: &[DayCounts], span: u32, now: UnixMs) -> Markup {
         return html! { p.empty { "No address was checked in the last " (span) " days. " a href="/try" { "Try one" } "." } };
     }
     html! {
-        svg.chart viewBox={ "0 0 " (u64::from(span) * BAR) " " (HEIGHT) } role="img" aria-label={ "Checks on each of the last " (span) " days; the table below says the same" } {
+        svg.chart.days preserveAspectRatio="none" viewBox={ "0 0 " (u64::from(span) * BAR) " " (HEIGHT) } role="img" aria-label={ "Checks on each of the last " (span) " days; the table below says the same" } {
             line.axis x1="0" x2=(u64::from(span) * BAR) y1=(HEIGHT - 1) y2=(HEIGHT - 1) {}
             @for (at, day) in (first..=today).enumerate() {
                 @if let Some(counts) = of(day) { (bar(at as u64, counts, most)) }

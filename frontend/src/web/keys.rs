@@ -85,7 +85,7 @@ fn render(visit: &Visit, wrong: Option<&str>, made: Option<(&ApiKey, &KeyInfo)>)
             p.empty { "No key is in force. Make one below: with it your programs call the API." }
         } @else {
             div.scroll tabindex="0" role="region" aria-label="Keys in force" {
-                table {
+                table.stack {
                     thead { tr { th scope="col" { "Label" } th scope="col" { "Kind" } th scope="col" { "Ends in" } th scope="col" { "Made" } th scope="col" { "Last use" } th scope="col" { "Revoke" } } }
                     tbody { @for key in in_force { (row(key, Some(signed_in))) } }
                 }
@@ -96,7 +96,7 @@ fn render(visit: &Visit, wrong: Option<&str>, made: Option<(&ApiKey, &KeyInfo)>)
             details {
                 summary { "Revoked keys (" (revoked.len()) ")" }
                 div.scroll tabindex="0" role="region" aria-label="Revoked keys" {
-                    table {
+                    table.stack {
                         thead { tr { th scope="col" { "Label" } th scope="col" { "Kind" } th scope="col" { "Ends in" } th scope="col" { "Made" } th scope="col" { "Last use" } th scope="col" { "Revoked" } } }
                         tbody { @for key in revoked { (row(key, None)) } }
                     }
@@ -143,12 +143,12 @@ fn form(signed_in: &SignedIn, id: KeyId) -> Markup {
 fn row(key: &KeyInfo, signed_in: Option<&SignedIn>) -> Markup {
     html! {
         tr {
-            td.wrap { @if key.label.is_empty() { span.soft { "none" } } @else { (key.label) } }
-            td { (kind(key.mode)) }
-            td.mono { "…" (key.last4) }
-            td { (time(key.created_at)) }
-            td { @match key.last_used_at { Some(at) => (time(at)), None => span.soft { "never" } } }
-            td {
+            td.wrap data-label="Label" { @if key.label.is_empty() { span.soft { "none" } } @else { (key.label) } }
+            td data-label="Kind" { (kind(key.mode)) }
+            td.mono data-label="Ends in" { "…" (key.last4) }
+            td data-label="Made" { (time(key.created_at)) }
+            td data-label="Last use" { @match key.last_used_at { Some(at) => (time(at)), None => span.soft { "never" } } }
+            td data-label=[signed_in.is_none().then_some("Revoked")] {
                 @match (signed_in, key.revoked_at) {
                     (Some(signed_in), _) => {
                         form method="post" action="/keys/revoke" {

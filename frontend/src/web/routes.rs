@@ -99,6 +99,7 @@ const ROUTES: &[Route] = &[
     show("/plan", Access::SignedIn, |visit| Box::pin(plan::show(visit))),
     show("/sessions", Access::SignedIn, |visit| Box::pin(sessions::show(visit))),
     send("/sessions/end", Access::SignedIn, |visit| Box::pin(sessions::end(visit))),
+    send("/sessions/password", Access::SignedIn, |visit| Box::pin(sessions::set_password(visit))),
     send("/sessions/end-others", Access::SignedIn, |visit| Box::pin(sessions::end_others(visit))),
     send("/signout", Access::SignedIn, |visit| Box::pin(session::sign_out(visit))),
 ];

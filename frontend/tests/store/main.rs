@@ -10,4 +10,5 @@ mod limits;
 mod model;
 mod results;
 mod rules;
+mod web;
 mod world;

@@ -188,6 +188,8 @@ impl World {
             sum.batches += purged.batches;
             sum.ended += purged.ended;
             sum.idempotency_keys += purged.idempotency_keys;
+            sum.sessions += purged.sessions;
+            sum.lists += purged.lists;
             sum.connections += purged.connections;
             sum.clients += purged.clients;
             sum.vault_keys += purged.vault_keys;

@@ -72,3 +72,32 @@ fn a_link_signs_in_once() {
     assert!(set_password(&server, &["default", "--email", "op@example.com"], PASSWORD).status.success());
     assert_eq!(other.get(&stale).status, 404);
 }
+
+#[test]
+fn users_set_their_own_password() {
+    let server = Server::start(&[]);
+    let email = "joe@example.com";
+    let mut browser = Browser::signed_up(&server, email);
+    let (mut other, _) = sign_in(&server, email, PASSWORD);
+    let page = browser.get("/sessions");
+    let mut change =
+        |so_far: &str, new: &str| browser.submit(&page, &[("password", so_far), ("new-password", new)]);
+    assert_eq!(change("wrong horse battery", "another horse battery").status, 403);
+    assert_eq!(change(PASSWORD, "short").status, 400);
+    change(PASSWORD, "another horse battery").says("The password is set.");
+    assert_eq!(browser.get_once("/sessions").status, 200);
+    assert_eq!(other.get_once("/sessions").status, 303, "other sessions ended");
+    assert_eq!(sign_in(&server, email, PASSWORD).1, 401);
+    assert_eq!(sign_in(&server, email, "another horse battery").1, 200);
+    // The operator's own account gets its first one after a link.
+    let line = server.administer(&["account", "sign-in-link", "default"]);
+    let mut operator = Browser::new(&server);
+    let page = operator.get(line[line.find("/signin/link").unwrap()..].trim());
+    operator.press(&page, "/signin/link");
+    let page = operator.get("/sessions");
+    page.says("This account has no password yet.");
+    let taken = operator.submit(&page, &[("email", "JOE@example.com"), ("new-password", PASSWORD)]);
+    assert_eq!(taken.status, 409);
+    operator.submit(&page, &[("email", "op@example.com"), ("new-password", PASSWORD)]).says("is set");
+    assert_eq!(sign_in(&server, "op@example.com", PASSWORD).1, 200);
+}

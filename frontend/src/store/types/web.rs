@@ -102,6 +102,12 @@ pub struct Session {
     pub seen_at: UnixMs,
 }
 
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Session({}, {})", self.account, self.agent)
+    }
+}
+
 impl Session {
     /// When it is over, if it is not used before.
     pub fn ends_at(&self) -> UnixMs {

@@ -92,14 +92,14 @@ pub fn render(visit: &Visit, wrong: Option<&str>) -> Result<Reply, Problem> {
         @if lists.is_empty() {
             p.empty { "No lists yet." }
         } @else {
-            div.scroll tabindex="0" role="region" aria-label="Lists" { table {
+            div.scroll tabindex="0" role="region" aria-label="Lists" { table.stack {
                 thead { tr { th scope="col" { "List" } th scope="col" { "Uploaded" } th.number scope="col" { "Addresses" } th.number scope="col" { "Checked" } th scope="col" { "State" } } }
                 tbody { @for list in &lists { tr {
-                    td.wrap { a href={ "/lists/" (list.id) } { (list.name) } }
-                    td { (time(list.created_at)) }
-                    td.number { (list.addresses) }
-                    td.number { (list.answered()) }
-                    td { (state(list.state)) }
+                    td.wrap data-label="List" { a href={ "/lists/" (list.id) } { (list.name) } }
+                    td data-label="Uploaded" { (time(list.created_at)) }
+                    td.number data-label="Addresses" { (list.addresses) }
+                    td.number data-label="Checked" { (list.answered()) }
+                    td data-label="State" { (state(list.state)) }
                 } } }
             } }
             p.soft { "Lists are deleted 7 days after their upload." }

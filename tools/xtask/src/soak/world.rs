@@ -274,8 +274,9 @@ impl Serve {
         self.server.running().map_err(|failure| self.server.complain(&failure.0))
     }
 
-    /// What it wrote since it was started.
+    /// What it wrote since it was started. Lines gather for a moment before they are written.
     pub fn log(&self) -> Result<String, Failure> {
+        process::sleep(Duration::from_millis(300))?;
         read(&self.log)
     }
 
