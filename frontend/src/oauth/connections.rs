@@ -63,7 +63,7 @@ fn table(connections: &[Connection], signed_in: &SignedIn) -> Markup {
 fn row(connection: &Connection, signed_in: &SignedIn) -> Markup {
     html! {
         tr {
-            td.wrap { strong { (connection.client_name) } br; span.soft { (connection.redirect_host) } }
+            td { strong { (connection.client_name) } br; span.soft { (connection.redirect_host) } }
             td { (connection.used) " of " (connection.allowance) }
             td { (time(connection.last_used_at)) }
             td { (time(connection.expires_at)) }
