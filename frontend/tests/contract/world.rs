@@ -190,7 +190,7 @@ impl Server {
 
     /// What it has logged so far. Lines gather for a moment before they are written.
     pub fn log(&self) -> String {
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        std::thread::sleep(Duration::from_millis(300));
         std::fs::read_to_string(self.folder.as_ref().unwrap().path().join("log")).unwrap()
     }
 
