@@ -9,6 +9,8 @@ use mailnet::Scenario;
 use std::time::Duration;
 
 const EACH: u64 = 100;
+/// Of lists so long it is told how memory goes.
+const TOLD_FROM: u64 = 10_000_000;
 const LIMIT: Duration = Duration::from_secs(3600);
 
 pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
@@ -43,29 +45,25 @@ mailboxes.ok = ["50% user-#"]
         let (mut cost, right) = bench.measure(list, &peers, &["--pace", "lab"], &expected, LIMIT)?;
         cost.cpu_s -= empty.cpu_s;
         let client = "mailprobe clean --pace lab".into();
-        let growth = growth(&cost, lines);
+        let tenths = (lines >= TOLD_FROM).then(|| tenths(&cost));
         Row { client, peer: "mailnet, knows half".into(), addresses: list.len(), right: Some(right), cost }
             .check(tally);
-        if let Some((first, last)) = growth {
-            report::line(&format!(
-                "resident after the first million {first} MiB, at the most from then on {last} MiB"
-            ));
+        if let Some(tenths) = tenths {
+            report::line(&format!("resident at the end of each tenth, in MiB: {tenths:?}"));
         }
     }
     mailnet.stop()?;
     Ok(())
 }
 
-/// What was resident when a million lines were done, by the share of the time, and the most from then on; in MiB.
-fn growth(cost: &Cost, lines: u64) -> Option<(u64, u64)> {
-    const MILLION: u64 = 1_000_000;
-    if lines <= MILLION {
-        return None;
-    }
-    let then = cost.wall.mul_f64(MILLION as f64 / lines as f64);
-    let mut later = cost.samples.iter().filter(|(at, _)| *at >= then).map(|&(_, resident)| resident / 1024);
-    let first = later.next()?;
-    Some((first, later.max().unwrap_or(first)))
+/// What was resident at the end of each tenth of the time, in MiB: the lines are done at an even rate.
+fn tenths(cost: &Cost) -> Vec<u64> {
+    let at = |tenth: u32| {
+        let until = cost.wall.mul_f64(f64::from(tenth) / 10.0);
+        let before = cost.samples.iter().take_while(|(at, _)| *at <= until);
+        before.last().map_or(0, |&(_, resident)| resident / 1024)
+    };
+    (1..=10).map(at).collect()
 }
 
 /// A list without an address: what a run costs before it does anything.
