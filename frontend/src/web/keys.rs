@@ -6,16 +6,17 @@ use super::form::token_field;
 use super::session::SignedIn;
 use super::sessions::time;
 use super::signin::notice;
+use super::throttle::TooOften;
 use super::{Problem, Visit, page};
 use crate::auth::ApiKey;
 use crate::clock;
 use crate::router::Reply;
 use crate::store::id::random_bits;
-use crate::store::{ChangeError, KeyId, KeyInfo, KeyMode, NewKey};
+use crate::store::{ChangeError, KEYS_MAX, KeyId, KeyInfo, KeyMode, NewKey};
 use maud::{Markup, html};
 
-/// Keys of an account that are in force at once: more than anybody needs.
-const KEYS_MAX: usize = 100;
+/// Revoked keys that the page shows, the newest.
+const REVOKED_SHOWN_MAX: usize = 100;
 /// Longest label that the form takes.
 const LABEL_CHARS_MAX: usize = 100;
 
@@ -37,9 +38,11 @@ pub async fn create(visit: Visit) -> Result<Reply, Problem> {
         return refuse(&visit, "A label has at most 100 characters.", 400);
     }
     let Ok(id) = visit.form.text("id").parse::<KeyId>() else { return Err(Problem::not_found()) };
-    let in_force = visit.worker.store.keys(account)?.iter().filter(|key| key.revoked_at.is_none()).count();
-    if in_force >= KEYS_MAX {
-        return refuse(&visit, "The account has 100 keys in force. Revoke one that is not used.", 409);
+    if let Err(TooOften { wait_s }) = visit.web.throttle.new_key(account, clock::now()) {
+        let problem = Problem::too_often(wait_s);
+        return Ok(
+            refuse(&visit, problem.message(), problem.status())?.header("retry-after", wait_s.to_string())
+        );
     }
     let key = ApiKey::generate(mode).map_err(|error| Problem::unready().inside(error))?;
     let new = NewKey { id, account, mode, hash: key.hash(), last4: key.last4(), label };
@@ -50,6 +53,10 @@ pub async fn create(visit: Visit) -> Result<Reply, Problem> {
             "This key was made already and cannot be shown again. Revoke it and make another.",
             409,
         ),
+        Err(ChangeError::TooManyKeys) => {
+            let why = format!("The account has {KEYS_MAX} keys in force. Revoke one that is not used.");
+            refuse(&visit, &why, 409)
+        }
         Err(ChangeError::BadText) => refuse(&visit, "A label has no control characters.", 400),
         Err(error) => Err(Problem::unready().inside(format!("a key was not made: {error}"))),
     }
@@ -98,9 +105,10 @@ fn render(visit: &Visit, wrong: Option<&str>, made: Option<(&ApiKey, &KeyInfo)>)
                 div.scroll tabindex="0" role="region" aria-label="Revoked keys" {
                     table.stack {
                         thead { tr { th scope="col" { "Label" } th scope="col" { "Kind" } th scope="col" { "Ends in" } th scope="col" { "Made" } th scope="col" { "Last use" } th scope="col" { "Revoked" } } }
-                        tbody { @for key in revoked { (row(key, None)) } }
+                        tbody { @for key in revoked.iter().take(REVOKED_SHOWN_MAX) { (row(key, None)) } }
                     }
                 }
+                @if revoked.len() > REVOKED_SHOWN_MAX { p.soft { "The newest " (REVOKED_SHOWN_MAX) " are shown." } }
             }
         }
     };

@@ -1,11 +1,12 @@
-//! Bounds attempts to sign in and up: of each user and of each peer's network, over all threads.
+//! Bounds attempts to sign in and up, of each user and of each peer's network, and keys that are made, of each account;
+//! over all threads.
 //!
 //! An attempt counts before its password is looked at, so that nobody makes us compute more hashes than this. The
 //! count of a user goes when the right password comes; that of a network does not, or one account of one's own would
 //! be a key to guess others with. The table is bounded: when it is full, what is over goes, then what began first.
 
 use crate::peers::network;
-use crate::store::UnixMs;
+use crate::store::{AccountId, UnixMs};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -30,6 +31,9 @@ const SIGN_UP: Allowance = Allowance { attempts: 10, window_ms: 60 * 60 * 1000 }
 /// Each takes a place among the clients of assistants.
 const REGISTRATION: Allowance = Allowance { attempts: 30, window_ms: 60 * 60 * 1000 };
 
+/// Each is a row that lasts.
+const NEW_KEY: Allowance = Allowance { attempts: 60, window_ms: 60 * 60 * 1000 };
+
 /// What is counted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Subject {
@@ -37,6 +41,7 @@ enum Subject {
     Network(IpAddr),
     SignUp(IpAddr),
     Registration(IpAddr),
+    NewKey(AccountId),
 }
 
 impl Subject {
@@ -46,6 +51,7 @@ impl Subject {
             Subject::Network(_) => NETWORK,
             Subject::SignUp(_) => SIGN_UP,
             Subject::Registration(_) => REGISTRATION,
+            Subject::NewKey(_) => NEW_KEY,
         }
     }
 }
@@ -109,6 +115,14 @@ impl Throttle {
         } else {
             Ok(())
         }
+    }
+
+    /// A key that is made for an account.
+    ///
+    /// # Errors
+    /// [`TooOften`].
+    pub fn new_key(&self, account: AccountId, now: UnixMs) -> Result<(), TooOften> {
+        attempt(&mut self.lock(), Subject::NewKey(account), now)
     }
 
     /// An attempt that only the network is counted for.

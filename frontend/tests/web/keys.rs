@@ -67,6 +67,21 @@ fn a_label_is_text_and_nothing_else() {
 }
 
 #[test]
+fn an_account_makes_so_many_keys_an_hour() {
+    let server = Server::start(&[]);
+    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    for _ in 0..60 {
+        make(&mut browser, "", "test");
+    }
+    let page = browser.get("/keys");
+    let refused = browser.submit(&page, &[("label", ""), ("mode", "test")]);
+    assert_eq!((refused.status, shown(&refused)), (429, None));
+    refused.says("Too many attempts");
+    let mut other = Browser::signed_up(&server, "jane@example.com");
+    make(&mut other, "", "test");
+}
+
+#[test]
 fn another_accounts_key_cannot_be_revoked() {
     let server = Server::start(&[]);
     let mut victim = Browser::signed_up(&server, "joe@example.com");
