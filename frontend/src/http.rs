@@ -41,7 +41,7 @@ use monoio::io::poll_io::{AsyncRead, AsyncWrite};
 use monoio::net::TcpStream;
 use monoio_compat::hyper::{MonoioIo, MonoioTimer};
 use outgoing::Outgoing;
-use pulse::{Patience, Pulse, Watch, Watched};
+use pulse::{Answer, Patience, Pulse, Watch, Watched};
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -106,8 +106,7 @@ where
         async move {
             pulse.busy();
             let response = respond(request, worker, peer).await;
-            pulse.idle();
-            Ok::<_, Infallible>(response)
+            Ok::<_, Infallible>(response.map(|body| Answer::new(body, pulse)))
         }
     });
     let mut connection = pin!(

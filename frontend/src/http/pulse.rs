@@ -6,6 +6,7 @@
 //! hyper's timer has the longest time, and this keeps the shorter ones.
 
 use crate::gate::Place;
+use hyper::body::{Body, Frame, SizeHint};
 use monoio::io::poll_io::{AsyncRead, AsyncWrite, ReadBuf};
 use std::cell::Cell;
 use std::future::Future;
@@ -47,8 +48,8 @@ impl Pulse {
         self.place.busy();
     }
 
-    /// The answer is made.
-    pub fn idle(&self) {
+    /// The answer has been handed over to its end.
+    fn idle(&self) {
         self.state.set(State::Idle);
         self.place.idle();
     }
@@ -67,6 +68,47 @@ impl Pulse {
             Poll::Ready(_) if all => self.unsent.set(None),
             _ => {}
         }
+    }
+}
+
+/// The body of an answer. While there is more of it to come its connection is busy: one that was told to give way in
+/// the middle of a long download would hold its place to the end, and nobody else would be told to go.
+pub struct Answer<B> {
+    body: B,
+    pulse: Rc<Pulse>,
+}
+
+impl<B> Answer<B> {
+    /// Of this body, on the connection of this pulse.
+    pub fn new(body: B, pulse: Rc<Pulse>) -> Answer<B> {
+        Answer { body, pulse }
+    }
+}
+
+impl<B> Drop for Answer<B> {
+    /// hyper drops a body as soon as it has come to its end.
+    fn drop(&mut self) {
+        self.pulse.idle();
+    }
+}
+
+impl<B: Body + Unpin> Body for Answer<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 
@@ -173,5 +215,35 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
 
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gate::{Gate, Parting};
+    use bytes::Bytes;
+    use http_body_util::Full;
+    use std::pin::pin;
+    use std::task::Waker;
+
+    #[test]
+    fn a_connection_is_busy_until_its_answer_ends() {
+        let mut cx = Context::from_waker(Waker::noop());
+        let gate = Gate::new(1);
+        let Poll::Ready(place) = pin!(gate.place()).poll(&mut cx) else { panic!("no place") };
+        let pulse = Pulse::new(place);
+        pulse.busy();
+        let mut answer = Answer::new(Full::new(Bytes::from_static(b"piece")), Rc::clone(&pulse));
+        let mut newcomer = pin!(gate.place());
+        let mut told = |cx: &mut Context<'_>| {
+            assert!(newcomer.as_mut().poll(cx).is_pending());
+            pulse.place.parting(cx)
+        };
+        assert_eq!(told(&mut cx), None);
+        assert!(matches!(Pin::new(&mut answer).poll_frame(&mut cx), Poll::Ready(Some(Ok(_)))));
+        assert_eq!(told(&mut cx), None, "hyper may not have seen yet that this was all");
+        drop(answer);
+        assert_eq!(told(&mut cx), Some(Parting::GivesWay));
     }
 }

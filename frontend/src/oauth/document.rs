@@ -4,14 +4,13 @@
 //! makes this server fetch anything without having an account, and no more than the [`Fetcher`] lets through.
 
 use super::client::{Client, clean_name};
-use super::fetch::{FetchError, Fetched, Fetcher};
+use super::fetch::{FetchError, Fetched, Fetcher, WAIT_MAX};
 use super::uri::Uri;
 use crate::clock;
 use crate::store::{REDIRECT_URIS_MAX, UnixMs};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 /// How long a document is kept that does not say it, and the bounds of what one may say.
 const KEEP_MS: UnixMs = 10 * 60 * 1000;
@@ -19,8 +18,6 @@ const KEEP_MS_MIN: UnixMs = 60 * 1000;
 const KEEP_MS_MAX: UnixMs = 60 * 60 * 1000;
 /// How long it is remembered that one could not be had.
 const KEEP_FAILURE_MS: UnixMs = 30 * 1000;
-/// For a fetch with those before it. A system that looks up names slowly must not keep users waiting.
-const WAIT_MAX: Duration = Duration::from_secs(15);
 /// Most documents that are kept.
 const KEPT_MAX: usize = 256;
 
@@ -59,8 +56,12 @@ impl Documents {
         if let Some(outcome) = self.kept(url, now) {
             return outcome;
         }
-        let fetched = monoio::time::timeout(WAIT_MAX, self.fetcher.fetch(url.clone())).await;
-        let fetched = fetched.unwrap_or(Err(FetchError::Slow));
+        let mut fetching = self.fetcher.fetch(url.clone());
+        let fetched = match monoio::time::timeout(WAIT_MAX, &mut fetching.answer).await {
+            Ok(fetched) => fetched,
+            Err(_elapsed) if fetching.began() => Err(FetchError::Slow),
+            Err(_elapsed) => Err(FetchError::Busy),
+        };
         // That too many wait says nothing of this document.
         if matches!(fetched, Err(FetchError::Busy)) {
             return Err(NoDocument::Fetch(FetchError::Busy));

@@ -16,12 +16,15 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// Fetches that may wait.
 const WAITING_MAX: usize = 8;
+/// For a fetch with those before it. A system that looks up names slowly must not keep users waiting.
+pub const WAIT_MAX: Duration = Duration::from_secs(15);
 /// For all of one fetch but the look-up of the name, which the system bounds.
 const TIME_MAX: Duration = Duration::from_secs(5);
 /// For a connection to one address.
@@ -30,6 +33,8 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
 const ADDRESSES_MAX: usize = 3;
 /// Largest answer, with its head. Documents have some hundred bytes; the draft suggests 5 KiB.
 const BYTES_MAX: usize = 32 * 1024;
+/// Most that is read of a connection: the answer with TLS's own, of which certificates are the most.
+const RAW_BYTES_MAX: usize = 128 * 1024;
 const HEADERS_MAX: usize = 64;
 
 /// What was fetched.
@@ -96,7 +101,23 @@ pub struct Fetcher {
 
 struct Job {
     uri: Uri,
+    asked: Instant,
+    began: Arc<AtomicBool>,
     reply: Reply<Fetched, FetchError>,
+}
+
+/// A fetch that was asked for.
+pub struct Fetching {
+    began: Arc<AtomicBool>,
+    /// What comes of it.
+    pub answer: Pending<Fetched, FetchError>,
+}
+
+impl Fetching {
+    /// Whether its turn has come: what takes long from then on is the host's doing.
+    pub fn began(&self) -> bool {
+        self.began.load(Ordering::Relaxed)
+    }
 }
 
 impl Fetcher {
@@ -122,20 +143,28 @@ impl Fetcher {
     }
 
     /// Fetches; [`FetchError::Busy`] when too many wait.
-    pub fn fetch(&self, uri: Uri) -> Pending<Fetched, FetchError> {
+    pub fn fetch(&self, uri: Uri) -> Fetching {
         let (reply, answer) = pending();
-        match self.jobs.try_send(Job { uri, reply }) {
+        let began = Arc::new(AtomicBool::new(false));
+        let job = Job { uri, asked: Instant::now(), began: Arc::clone(&began), reply };
+        match self.jobs.try_send(job) {
             Ok(()) => {}
             Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) => {
                 job.reply.answer(Err(FetchError::Busy));
             }
         }
-        answer
+        Fetching { began, answer }
     }
 }
 
 fn work(queue: &Receiver<Job>, config: &Arc<ClientConfig>, allowed: &[Network]) {
-    while let Ok(Job { uri, reply }) = queue.recv() {
+    while let Ok(Job { uri, asked, began, reply }) = queue.recv() {
+        if asked.elapsed() >= WAIT_MAX {
+            // Nobody waits for it any longer.
+            reply.answer(Err(FetchError::Busy));
+            continue;
+        }
+        began.store(true, Ordering::Relaxed);
         reply.answer(fetch(&uri, config, allowed));
     }
 }
@@ -151,7 +180,8 @@ fn fetch(uri: &Uri, config: &Arc<ClientConfig>, allowed: &[Network]) -> Result<F
     let name = ServerName::try_from(uri.host().to_owned()).map_err(|_| FetchError::Address)?;
     let connection = ClientConnection::new(Arc::clone(config), name)
         .map_err(|error| FetchError::Connection(error.to_string()))?;
-    read(&converse(uri, StreamOwned::new(connection, stream), deadline)?)
+    let stream = Bounded { stream, deadline, bytes_left: RAW_BYTES_MAX };
+    read(&converse(uri, StreamOwned::new(connection, stream))?)
 }
 
 fn connect(addresses: &[SocketAddr], deadline: Instant) -> Result<TcpStream, FetchError> {
@@ -165,29 +195,55 @@ fn connect(addresses: &[SocketAddr], deadline: Instant) -> Result<TcpStream, Fet
     Err(last)
 }
 
-fn left(deadline: Instant) -> Result<Duration, FetchError> {
-    deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()).ok_or(FetchError::Slow)
+fn left(deadline: Instant) -> io::Result<Duration> {
+    let left = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero());
+    left.ok_or_else(|| io::ErrorKind::TimedOut.into())
+}
+
+/// A connection by the end of whose time all is done, in however small pieces it comes, and of which so much is read.
+/// TLS reads as often as it takes to have a record whole, so the time has to be kept below it.
+struct Bounded {
+    stream: TcpStream,
+    deadline: Instant,
+    bytes_left: usize,
+}
+
+impl Read for Bounded {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.bytes_left == 0 {
+            return Err(io::Error::other("its host sends too much"));
+        }
+        self.stream.set_read_timeout(Some(left(self.deadline)?))?;
+        let most = buffer.len().min(self.bytes_left);
+        let length = self.stream.read(&mut buffer[..most])?;
+        self.bytes_left -= length;
+        Ok(length)
+    }
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(Some(left(self.deadline)?))?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
 }
 
 /// Asks, and reads all that is answered.
-fn converse(
-    uri: &Uri,
-    mut stream: StreamOwned<ClientConnection, TcpStream>,
-    deadline: Instant,
-) -> Result<Vec<u8>, FetchError> {
+fn converse(uri: &Uri, mut stream: StreamOwned<ClientConnection, Bounded>) -> Result<Vec<u8>, FetchError> {
     let host = uri.host();
     let authority = if uri.port() == 443 { host.to_owned() } else { format!("{host}:{}", uri.port()) };
     let request = format!(
         "GET {} HTTP/1.1\r\nHost: {authority}\r\nAccept: application/json\r\nUser-Agent: mailprobe\r\nConnection: close\r\n\r\n",
         uri.target()
     );
-    stream.sock.set_write_timeout(Some(left(deadline)?))?;
-    stream.sock.set_read_timeout(Some(left(deadline)?))?;
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     let mut piece = [0; 4096];
     loop {
-        stream.sock.set_read_timeout(Some(left(deadline)?))?;
         match stream.read(&mut piece) {
             Ok(0) => return Ok(answer),
             Ok(length) => answer.extend_from_slice(&piece[..length]),
@@ -262,6 +318,7 @@ fn max_age(control: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::TcpListener;
 
     fn check(answer: &str, expected: Result<(&str, Option<u64>), FetchError>) {
         let expected = expected.map(|(body, max_age_s)| Fetched { body: body.into(), max_age_s });
@@ -307,10 +364,71 @@ mod tests {
     fn hosts_inside_are_not_contacted() {
         let fetcher = Fetcher::start(Vec::new()).unwrap();
         let uri = Uri::parse("https://localhost:1/client.json").unwrap();
-        assert_eq!(fetcher.fetch(uri).wait(), Err(FetchError::Address));
+        assert_eq!(fetcher.fetch(uri).answer.wait(), Err(FetchError::Address));
         let allowed = vec![Network::parse("127.0.0.0/8").unwrap(), Network::parse("::1").unwrap()];
         let fetcher = Fetcher::start(allowed).unwrap();
         let uri = Uri::parse("https://localhost:1/client.json").unwrap();
-        assert!(matches!(fetcher.fetch(uri).wait(), Err(FetchError::Connection(_))));
+        assert!(matches!(fetcher.fetch(uri).answer.wait(), Err(FetchError::Connection(_))));
+    }
+
+    fn tls() -> Arc<ClientConfig> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        Arc::new(config.unwrap().with_root_certificates(RootCertStore::empty()).with_no_client_auth())
+    }
+
+    #[test]
+    fn a_host_that_drips_is_cut_off_in_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let host = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            // The head of the longest record of a handshake.
+            let mut sent = stream.write_all(&[22, 3, 3, 0x40, 0]);
+            let until = Instant::now() + Duration::from_secs(10);
+            while sent.is_ok() && Instant::now() < until {
+                sent = stream.write_all(&[0]);
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let deadline = Instant::now() + Duration::from_millis(500);
+        let stream =
+            Bounded { stream: TcpStream::connect(address).unwrap(), deadline, bytes_left: RAW_BYTES_MAX };
+        let connection = ClientConnection::new(tls(), ServerName::try_from("localhost").unwrap()).unwrap();
+        let uri = Uri::parse("https://localhost/client.json").unwrap();
+        assert_eq!(converse(&uri, StreamOwned::new(connection, stream)), Err(FetchError::Slow));
+        assert!(Instant::now() < deadline + Duration::from_secs(5), "it held the thread");
+        host.join().unwrap();
+    }
+
+    #[test]
+    fn no_more_than_so_much_is_read() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut host = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        host.write_all(b"abcdef").unwrap();
+        let mut bounded = Bounded { stream, deadline: Instant::now() + TIME_MAX, bytes_left: 4 };
+        let mut piece = [0; 3];
+        assert_eq!((bounded.read(&mut piece).unwrap(), bounded.read(&mut piece).unwrap()), (3, 1));
+        assert!(bounded.read(&mut piece).is_err());
+    }
+
+    #[test]
+    fn it_is_known_whether_a_fetch_began() {
+        let (jobs, queue) = sync_channel(WAITING_MAX);
+        let fetcher = Fetcher { jobs, usable: false };
+        let uri = Uri::parse("https://localhost:1/client.json").unwrap();
+        let first = fetcher.fetch(uri.clone());
+        let (reply, late) = pending();
+        let asked = Instant::now().checked_sub(WAIT_MAX).unwrap();
+        let began = Arc::new(AtomicBool::new(false));
+        fetcher.jobs.send(Job { uri, asked, began: Arc::clone(&began), reply }).unwrap();
+        assert!(!first.began());
+        drop(fetcher);
+        work(&queue, &tls(), &[]);
+        assert!(first.began());
+        assert_eq!(first.answer.wait(), Err(FetchError::Address));
+        assert!(!began.load(Ordering::Relaxed), "nobody waits for it");
+        assert_eq!(late.wait(), Err(FetchError::Busy));
     }
 }

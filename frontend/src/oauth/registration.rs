@@ -1,7 +1,8 @@
 //! `POST /oauth/register`: clients make themselves known (RFC 7591).
 //!
 //! Anybody may, so it means nothing but that codes go to one of the URIs that were named. It is bounded by what a
-//! network may register in an hour, by the time after which an unused client is forgotten, and by how many there are.
+//! network may register in an hour, or all callers together where networks cannot be told apart, by the time after
+//! which an unused client is forgotten, and by how many there are.
 
 use super::client::clean_name;
 use super::site::SCOPE;

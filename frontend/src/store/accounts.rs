@@ -1,17 +1,21 @@
 //! The writes to accounts and keys.
 
 use super::gateways;
-use super::index::{KeyChange, key_info};
+use super::index::{KeyChange, KeyIndex, key_info};
 use super::row::Row;
 use super::tables::{AccountRow, KeyRow};
 use super::txn::{Opened, Txn};
 use super::types::{
-    Account, EntryKind, FirstRun, KeyInfo, NewAccount, NewKey, Plan, SubscriptionStatus, TEXT_CHARS_MAX,
-    UnixMs,
+    Account, EntryKind, FirstRun, KEYS_KEPT_MAX, KEYS_MAX, KeyInfo, NewAccount, NewKey, Plan,
+    SubscriptionStatus, TEXT_CHARS_MAX, UnixMs,
 };
 use super::{AccountId, ChangeError, KeyId, StoreError};
 use crate::credits::Subscription;
 use ::redb::{ReadableTable, ReadableTableMetadata};
+use std::collections::BTreeMap;
+
+/// Revoked keys that are forgotten for one that is made: a step of bounded length.
+const KEYS_FORGOTTEN_MAX: usize = 16;
 
 impl Txn<'_> {
     pub fn create_account(
@@ -140,6 +144,7 @@ impl Txn<'_> {
 
     pub fn create_key(
         &mut self,
+        index: &KeyIndex,
         new: NewKey,
         now: UnixMs,
     ) -> Result<Result<KeyInfo, ChangeError>, StoreError> {
@@ -152,7 +157,40 @@ impl Txn<'_> {
         if self.keys.get(&new.id.to_bytes())?.is_some() {
             return Ok(Err(ChangeError::Exists));
         }
+        if !self.make_room_for_key(index, new.account)? {
+            return Ok(Err(ChangeError::TooManyKeys));
+        }
         Ok(Ok(self.add_key(new, now)?))
+    }
+
+    /// Whether the account may have one more key. The keys that were revoked first go for it, if there are too many.
+    fn make_room_for_key(&mut self, index: &KeyIndex, account: AccountId) -> Result<bool, StoreError> {
+        let mut keys: BTreeMap<KeyId, UnixMs> = index.revocations(account).into_iter().collect();
+        // The index does not have yet what this transaction has done.
+        for change in &self.key_changes {
+            match change {
+                KeyChange::Added(id, row) if row.account == account => drop(keys.insert(*id, row.revoked_at)),
+                KeyChange::Revoked(id, at) => {
+                    if let Some(revoked_at) = keys.get_mut(id) {
+                        *revoked_at = *at;
+                    }
+                }
+                KeyChange::Removed(id) => drop(keys.remove(id)),
+                _ => {}
+            }
+        }
+        let mut revoked: Vec<(UnixMs, KeyId)> =
+            keys.iter().filter(|(_, at)| **at != 0).map(|(id, at)| (*at, *id)).collect();
+        if keys.len() - revoked.len() >= KEYS_MAX {
+            return Ok(false);
+        }
+        let too_many = (keys.len() + 1).saturating_sub(KEYS_KEPT_MAX).min(KEYS_FORGOTTEN_MAX);
+        revoked.sort_unstable();
+        for (_, id) in revoked.into_iter().take(too_many) {
+            self.keys.remove(&id.to_bytes())?;
+            self.key_changes.push(KeyChange::Removed(id));
+        }
+        Ok(true)
     }
 
     fn add_key(&mut self, new: NewKey, now: UnixMs) -> Result<KeyInfo, StoreError> {

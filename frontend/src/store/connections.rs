@@ -299,8 +299,9 @@ impl Txn<'_> {
         if self.count_connections(new.account)? >= CONNECTIONS_MAX {
             return Ok(Err(ConnectError::TooMany));
         }
+        // Until its code is redeemed it is not connected, and whoever consents to it need not want that.
         if let Ok(client) = new.client.parse::<ClientId>()
-            && !self.keep_client(client, new.expires_at.saturating_add(CLIENT_KEEP_MS), now)?
+            && !self.keep_client(client, now.saturating_add(CODE_MS), now)?
         {
             return Ok(Err(ConnectError::Unknown));
         }
@@ -377,6 +378,10 @@ impl Txn<'_> {
             // Somebody has a code that is not theirs, or somebody else had it: nobody is to go on with it.
             self.end_connection(code.account, code.connection)?;
             return Ok(Err(if known { GrantError::Reused } else { GrantError::Unknown }));
+        }
+        if let Ok(client) = row.client.parse::<ClientId>() {
+            // Where a crowd of others has pushed it out since the consent, the connection is good without it.
+            self.keep_client(client, row.granted_until.saturating_add(CLIENT_KEEP_MS), now)?;
         }
         let key = connection_key(code.account, code.connection);
         self.unexpire(Expiring::Connection, row.expires_at, &key)?;

@@ -1,7 +1,7 @@
 //! What can go wrong, one enum per kind of operation. No text carries a key, and the only names in them are those
 //! that the caller gave.
 
-use super::types::{CREDITS_MAX, HOLD_CREDITS_MAX, SubscriptionStatus, TEXT_CHARS_MAX};
+use super::types::{CREDITS_MAX, HOLD_CREDITS_MAX, KEYS_MAX, SubscriptionStatus, TEXT_CHARS_MAX};
 use crate::rate_limit::limits::{LIMIT_MAX, LIMIT_MIN};
 use std::fmt;
 use std::path::PathBuf;
@@ -169,6 +169,8 @@ pub enum ChangeError {
     NameReserved,
     /// The gateway has as many users as it may.
     TooMany,
+    /// The account has [`KEYS_MAX`](super::KEYS_MAX) keys in force.
+    TooManyKeys,
     /// A name, label or note is empty, too long, has control characters, or a name looks like an id.
     BadText,
     /// No credits, or more than [`CREDITS_MAX`], or the sum would be too much.
@@ -265,6 +267,9 @@ impl fmt::Display for ChangeError {
                 f.write_str("names that begin with \"gateway:\" are those of gateways' users")
             }
             ChangeError::TooMany => f.write_str("the gateway has as many users as its users_max"),
+            ChangeError::TooManyKeys => {
+                write!(f, "the account has {KEYS_MAX} keys in force; revoke one that is not used")
+            }
             ChangeError::BadText => write!(
                 f,
                 "a name, label or note has at most {TEXT_CHARS_MAX} characters and no control characters; a name is \

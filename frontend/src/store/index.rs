@@ -22,7 +22,9 @@ pub(super) struct KeyIndex {
 #[derive(Default)]
 struct Keys {
     by_hash: HashMap<KeyHash, Arc<IndexedKey>>,
-    by_id: BTreeMap<KeyId, Arc<IndexedKey>>,
+    by_id: HashMap<KeyId, Arc<IndexedKey>>,
+    /// The keys of each account that has some, the oldest first.
+    by_account: HashMap<AccountId, BTreeMap<KeyId, Arc<IndexedKey>>>,
     accounts: HashMap<AccountId, IndexedAccount>,
     /// By gateway, then by user.
     gateway_users: HashMap<String, HashMap<String, AccountId>>,
@@ -46,6 +48,8 @@ struct IndexedKey {
 pub(super) enum KeyChange {
     Added(KeyId, KeyRow),
     Revoked(KeyId, UnixMs),
+    /// A revoked key is forgotten.
+    Removed(KeyId),
     /// An account has this plan from now on.
     Plan(AccountId, String),
     /// An account has this name for good. Only those of gateways' users are of interest.
@@ -68,6 +72,7 @@ impl KeyIndex {
                         key.revoked_at.store(at, Ordering::Release);
                     }
                 }
+                KeyChange::Removed(id) => keys.remove(id),
                 KeyChange::Plan(id, plan) => keys.accounts.entry(id).or_default().plan = plan,
                 KeyChange::Named(id, name) => keys.name(id, &name),
                 KeyChange::Overrides(id, own) => keys.accounts.entry(id).or_default().overrides = own,
@@ -113,7 +118,15 @@ impl KeyIndex {
 
     pub fn of_account(&self, account: AccountId) -> Vec<KeyInfo> {
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
-        keys.by_id.values().filter(|key| key.row.account == account).map(|key| key.info()).collect()
+        let of_account = keys.by_account.get(&account);
+        of_account.into_iter().flat_map(BTreeMap::values).map(|key| key.info()).collect()
+    }
+
+    /// The ids of the account's keys and when each was revoked (0: it is in force), the oldest first.
+    pub fn revocations(&self, account: AccountId) -> Vec<(KeyId, UnixMs)> {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let of_account = keys.by_account.get(&account).into_iter().flat_map(BTreeMap::values);
+        of_account.map(|key| (key.id, key.revoked_at.load(Ordering::Acquire))).collect()
     }
 
     /// Whether this use is to be written; says so once in [`USE_STEP_MS`] for each key.
@@ -135,7 +148,16 @@ impl Keys {
             row,
         });
         self.by_hash.insert(key.row.hash, Arc::clone(&key));
+        self.by_account.entry(key.row.account).or_default().insert(id, Arc::clone(&key));
         self.by_id.insert(id, key);
+    }
+
+    fn remove(&mut self, id: KeyId) {
+        let Some(key) = self.by_id.remove(&id) else { return };
+        self.by_hash.remove(&key.row.hash);
+        if let Some(of_account) = self.by_account.get_mut(&key.row.account) {
+            of_account.remove(&id);
+        }
     }
 
     fn name(&mut self, id: AccountId, name: &str) {

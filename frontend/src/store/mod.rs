@@ -153,7 +153,8 @@ pub trait Store: Connections + ListStore + WebStore + Send + Sync {
     /// As [`Store::account`].
     fn keys(&self, account: AccountId) -> Result<Vec<KeyInfo>, StoreError>;
 
-    /// Adds a key.
+    /// Adds a key, if the account has less than [`KEYS_MAX`] in force. Of more than [`KEYS_KEPT_MAX`] in all those that
+    /// were revoked first are forgotten.
     fn create_key(&self, new: NewKey, now: UnixMs) -> Pending<KeyInfo, ChangeError>;
 
     /// Revokes a key for ever; revoking it again changes nothing.

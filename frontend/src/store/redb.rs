@@ -319,7 +319,8 @@ impl Store for RedbStore {
     }
 
     fn create_key(&self, new: NewKey, now: UnixMs) -> Pending<KeyInfo, ChangeError> {
-        self.change(move |txn| txn.create_key(new, now))
+        let index = Arc::clone(&self.index);
+        self.change(move |txn| txn.create_key(&index, new, now))
     }
 
     fn revoke_key(&self, id: KeyId, now: UnixMs) -> Pending<KeyInfo, ChangeError> {

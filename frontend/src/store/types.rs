@@ -49,6 +49,12 @@ pub type UnixMs = u64;
 /// The longest name of an account, label of a key or note of a grant.
 pub const TEXT_CHARS_MAX: usize = 200;
 
+/// Keys of an account that are in force at once: more than anybody needs.
+pub const KEYS_MAX: usize = 100;
+
+/// Keys of an account in all. Beyond, those that were revoked first are forgotten.
+pub const KEYS_KEPT_MAX: usize = 1000;
+
 /// The most credits in one grant or one plan. Small enough that no sum over an account's life overflows.
 pub const CREDITS_MAX: u64 = 1 << 40;
 

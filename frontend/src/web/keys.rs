@@ -1,21 +1,24 @@
 //! `/keys`: the account's API keys. A key is shown on the answer to the form that made it, and never again.
 //!
-//! The form carries the new key's id, so that a page that is loaded again, or sent twice, makes no second key.
+//! The new key's id is made of what the form carries, so that a page that is loaded again, or sent twice, makes no second
+//! key. It is not the caller's to choose: limits count accounts and connections under ids of their bits.
 
 use super::form::token_field;
 use super::session::SignedIn;
 use super::sessions::time;
 use super::signin::notice;
+use super::throttle::TooOften;
 use super::{Problem, Visit, page};
 use crate::auth::ApiKey;
 use crate::clock;
 use crate::router::Reply;
 use crate::store::id::random_bits;
-use crate::store::{ChangeError, KeyId, KeyInfo, KeyMode, NewKey};
+use crate::store::{ChangeError, KEYS_MAX, KeyId, KeyInfo, KeyMode, NewKey, TokenHash, UnixMs};
 use maud::{Markup, html};
+use ring::hmac;
 
-/// Keys of an account that are in force at once: more than anybody needs.
-const KEYS_MAX: usize = 100;
+/// Revoked keys that the page shows, the newest.
+const REVOKED_SHOWN_MAX: usize = 100;
 /// Longest label that the form takes.
 const LABEL_CHARS_MAX: usize = 100;
 
@@ -36,10 +39,13 @@ pub async fn create(visit: Visit) -> Result<Reply, Problem> {
     if label.chars().count() > LABEL_CHARS_MAX {
         return refuse(&visit, "A label has at most 100 characters.", 400);
     }
-    let Ok(id) = visit.form.text("id").parse::<KeyId>() else { return Err(Problem::not_found()) };
-    let in_force = visit.worker.store.keys(account)?.iter().filter(|key| key.revoked_at.is_none()).count();
-    if in_force >= KEYS_MAX {
-        return refuse(&visit, "The account has 100 keys in force. Revoke one that is not used.", 409);
+    let Ok(nonce) = visit.form.text("nonce").parse::<KeyId>() else { return Err(Problem::not_found()) };
+    let id = id_of(&visit.signed_in()?.session, nonce, clock::now());
+    if let Err(TooOften { wait_s }) = visit.web.throttle.new_key(account, clock::now()) {
+        let problem = Problem::too_often(wait_s);
+        return Ok(
+            refuse(&visit, problem.message(), problem.status())?.header("retry-after", wait_s.to_string())
+        );
     }
     let key = ApiKey::generate(mode).map_err(|error| Problem::unready().inside(error))?;
     let new = NewKey { id, account, mode, hash: key.hash(), last4: key.last4(), label };
@@ -50,6 +56,10 @@ pub async fn create(visit: Visit) -> Result<Reply, Problem> {
             "This key was made already and cannot be shown again. Revoke it and make another.",
             409,
         ),
+        Err(ChangeError::TooManyKeys) => {
+            let why = format!("The account has {KEYS_MAX} keys in force. Revoke one that is not used.");
+            refuse(&visit, &why, 409)
+        }
         Err(ChangeError::BadText) => refuse(&visit, "A label has no control characters.", 400),
         Err(error) => Err(Problem::unready().inside(format!("a key was not made: {error}"))),
     }
@@ -65,6 +75,13 @@ pub async fn revoke(visit: Visit) -> Result<Reply, Problem> {
     let revoked = visit.worker.store.revoke_key(id, clock::now()).await;
     revoked.map_err(|error| Problem::unready().inside(format!("a key was not revoked: {error}")))?;
     Ok(page::see_other("/keys"))
+}
+
+/// The id of the key that a session's form makes. Its time is the form's, so that both are there again the next time.
+fn id_of(session: &TokenHash, nonce: KeyId, now: UnixMs) -> KeyId {
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, session), &nonce.to_bytes());
+    let bits = tag.as_ref().iter().take(16).fold(0, |bits, byte| bits << 8 | u128::from(*byte));
+    KeyId::new(nonce.0.made_at().min(now), bits)
 }
 
 fn refuse(visit: &Visit, why: &str, status: u16) -> Result<Reply, Problem> {
@@ -98,9 +115,10 @@ fn render(visit: &Visit, wrong: Option<&str>, made: Option<(&ApiKey, &KeyInfo)>)
                 div.scroll tabindex="0" role="region" aria-label="Revoked keys" {
                     table.stack {
                         thead { tr { th scope="col" { "Label" } th scope="col" { "Kind" } th scope="col" { "Ends in" } th scope="col" { "Made" } th scope="col" { "Last use" } th scope="col" { "Revoked" } } }
-                        tbody { @for key in revoked { (row(key, None)) } }
+                        tbody { @for key in revoked.iter().take(REVOKED_SHOWN_MAX) { (row(key, None)) } }
                     }
                 }
+                @if revoked.len() > REVOKED_SHOWN_MAX { p.soft { "The newest " (REVOKED_SHOWN_MAX) " are shown." } }
             }
         }
     };
@@ -119,13 +137,13 @@ fn shown_once(key: &ApiKey, info: &KeyInfo) -> Markup {
     }
 }
 
-fn form(signed_in: &SignedIn, id: KeyId) -> Markup {
+fn form(signed_in: &SignedIn, nonce: KeyId) -> Markup {
     html! {
         section.card {
             h2 { "Make a key" }
             form method="post" action="/keys" {
                 (token_field(&signed_in.csrf))
-                input type="hidden" name="id" value=(id);
+                input type="hidden" name="nonce" value=(nonce);
                 label for="label" { "Label" }
                 input #label name="label" maxlength=(LABEL_CHARS_MAX) autocomplete="off" aria-describedby="label-hint";
                 p.hint #label-hint { "What it is for, as \u{201c}shop, production\u{201d}." }
@@ -169,5 +187,31 @@ fn kind(mode: KeyMode) -> &'static str {
     match mode {
         KeyMode::Live => "live",
         KeyMode::Test => "test",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_the_forms_and_not_the_callers() {
+        const NOW: UnixMs = 1_800_000_000_000;
+        let (session, nonce) = ([1; 32], KeyId::new(NOW - 1, 7));
+        let id = id_of(&session, nonce, NOW);
+        assert_ne!(id, nonce, "it may have the bits of an account");
+        assert_eq!(id.0.made_at(), NOW - 1);
+        assert_eq!(id_of(&session, nonce, NOW + 60_000), id, "the same form makes the same key");
+        let others = [
+            id_of(&[2; 32], nonce, NOW),
+            id_of(&session, KeyId::new(NOW - 1, 8), NOW),
+            id_of(&session, KeyId::new(NOW - 2, 7), NOW),
+        ];
+        assert!(!others.contains(&id));
+        assert_eq!(
+            id_of(&session, KeyId::from_bytes([0xff; 16]), NOW).0.made_at(),
+            NOW,
+            "none is of a time to come"
+        );
     }
 }

@@ -1,11 +1,12 @@
-//! Bounds attempts to sign in and up: of each user and of each peer's network, over all threads.
+//! Bounds attempts to sign in and up, of each user and of each peer's network, and keys that are made, of each account;
+//! over all threads.
 //!
 //! An attempt counts before its password is looked at, so that nobody makes us compute more hashes than this. The
 //! count of a user goes when the right password comes; that of a network does not, or one account of one's own would
 //! be a key to guess others with. The table is bounded: when it is full, what is over goes, then what began first.
 
 use crate::peers::network;
-use crate::store::UnixMs;
+use crate::store::{AccountId, CLIENT_UNUSED_MS, CLIENTS_MAX, UnixMs};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -30,6 +31,16 @@ const SIGN_UP: Allowance = Allowance { attempts: 10, window_ms: 60 * 60 * 1000 }
 /// Each takes a place among the clients of assistants.
 const REGISTRATION: Allowance = Allowance { attempts: 30, window_ms: 60 * 60 * 1000 };
 
+/// Of all callers together, where they cannot be told apart: in a day, after which an unused client is forgotten, less
+/// than there may be clients.
+const REGISTRATIONS: Allowance = Allowance { attempts: 60, window_ms: 10 * 60 * 1000 };
+const _: () = assert!(
+    REGISTRATIONS.attempts as u64 * CLIENT_UNUSED_MS / REGISTRATIONS.window_ms < CLIENTS_MAX,
+    "a flood would push out clients that are about to be connected"
+);
+/// Each is a row that lasts.
+const NEW_KEY: Allowance = Allowance { attempts: 60, window_ms: 60 * 60 * 1000 };
+
 /// What is counted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Subject {
@@ -37,6 +48,8 @@ enum Subject {
     Network(IpAddr),
     SignUp(IpAddr),
     Registration(IpAddr),
+    Registrations,
+    NewKey(AccountId),
 }
 
 impl Subject {
@@ -46,6 +59,8 @@ impl Subject {
             Subject::Network(_) => NETWORK,
             Subject::SignUp(_) => SIGN_UP,
             Subject::Registration(_) => REGISTRATION,
+            Subject::Registrations => REGISTRATIONS,
+            Subject::NewKey(_) => NEW_KEY,
         }
     }
 }
@@ -99,16 +114,21 @@ impl Throttle {
         if self.networks { attempt(&mut self.lock(), Subject::SignUp(network(peer)), now) } else { Ok(()) }
     }
 
-    /// A client of assistants that registers itself.
+    /// A client of assistants that registers itself. Bounded even where the peer's address says nothing.
     ///
     /// # Errors
     /// [`TooOften`].
     pub fn registration(&self, peer: IpAddr, now: UnixMs) -> Result<(), TooOften> {
-        if self.networks {
-            attempt(&mut self.lock(), Subject::Registration(network(peer)), now)
-        } else {
-            Ok(())
-        }
+        let of_network = Subject::Registration(network(peer));
+        attempt(&mut self.lock(), if self.networks { of_network } else { Subject::Registrations }, now)
+    }
+
+    /// A key that is made for an account.
+    ///
+    /// # Errors
+    /// [`TooOften`].
+    pub fn new_key(&self, account: AccountId, now: UnixMs) -> Result<(), TooOften> {
+        attempt(&mut self.lock(), Subject::NewKey(account), now)
     }
 
     /// An attempt that only the network is counted for.
@@ -191,6 +211,21 @@ mod tests {
             assert_eq!(behind_a_proxy.sign_in([n; 32], ip(1), NOW), Ok(()));
             assert_eq!(behind_a_proxy.sign_up(ip(1), NOW), Ok(()));
         }
+    }
+
+    #[test]
+    fn registrations_are_bounded_for_each_network_or_all_together() {
+        let check = |networks: bool, allowance: Allowance, other_may: bool| {
+            let throttle = Throttle::new(networks);
+            for _ in 0..allowance.attempts {
+                assert_eq!(throttle.registration(ip(1), NOW), Ok(()));
+            }
+            assert!(throttle.registration(ip(1), NOW).is_err());
+            assert_eq!(throttle.registration(ip(2), NOW).is_ok(), other_may);
+            assert_eq!(throttle.registration(ip(1), NOW + allowance.window_ms), Ok(()));
+        };
+        check(true, REGISTRATION, true);
+        check(false, REGISTRATIONS, false);
     }
 
     #[test]

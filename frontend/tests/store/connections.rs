@@ -264,28 +264,46 @@ fn client(world: &mut World, name: &str) -> NewClient {
     NewClient { id, name: name.into(), redirect_uris: vec![CALLBACK.into()] }
 }
 
+/// Consents to a client that registered itself, which redeems its code.
+fn connect_client(world: &mut World, account: AccountId, client: &NewClient) -> NewConnection {
+    let mut new = consent(world, account, 1, 3);
+    new.client = client.id.to_string();
+    world.store().consent(new.clone(), world.now).wait().unwrap();
+    let redemption = Redemption { client: new.client.clone(), ..redemption(1, 10) };
+    world.store().redeem(redemption, world.now).wait().unwrap();
+    new
+}
+
 #[test]
 fn a_client_is_forgotten_unless_it_is_connected() {
     let mut world = World::new();
     let account = world.account("a", "free");
-    let (used, unused) = (client(&mut world, "used"), client(&mut world, "unused"));
-    for new in [&used, &unused] {
+    let [used, unused, left] = ["used", "unused", "left"].map(|name| client(&mut world, name));
+    for new in [&used, &unused, &left] {
         world.store().register_client(new.clone(), world.now).wait().unwrap();
     }
-    let mut new = consent(&mut world, account, 1, 3);
-    new.client = used.id.to_string();
-    world.store().consent(new.clone(), world.now).wait().unwrap();
+    // A consent whose code nobody redeems is no connection.
+    world.now = START + CLIENT_UNUSED_MS - CODE_MS / 2;
+    let mut new = consent(&mut world, account, 2, 3);
+    new.client = left.id.to_string();
+    world.store().consent(new, world.now).wait().unwrap();
+    let new = connect_client(&mut world, account, &used);
     world.reopen();
     let found = world.store().client(unused.id, START + CLIENT_UNUSED_MS - 1).unwrap().unwrap();
     assert_eq!((found.name, found.redirect_uris), ("unused".into(), vec![CALLBACK.to_owned()]));
     world.now = START + CLIENT_UNUSED_MS;
     assert_eq!(world.store().client(unused.id, world.now), Ok(None));
     assert!(world.store().client(used.id, world.now).unwrap().is_some());
+    assert!(world.store().client(left.id, world.now).unwrap().is_some(), "its code is still good");
+    assert_eq!(world.purge().clients, 1);
+    world.now += CODE_MS / 2;
+    assert_eq!(world.store().client(left.id, world.now), Ok(None));
     let purged = world.purge();
     assert_eq!((purged.clients, purged.connections), (1, 1));
     world.now = new.expires_at + CLIENT_KEEP_MS;
     assert_eq!(world.store().client(used.id, world.now), Ok(None));
-    assert_eq!(world.purge().clients, 1);
+    let purged = world.purge();
+    assert_eq!((purged.clients, purged.connections), (1, 1));
 }
 
 #[test]
@@ -297,9 +315,7 @@ fn when_too_many_clients_register_the_oldest_unused_one_goes() {
     for new in [&used, &oldest] {
         world.store().register_client(new.clone(), world.now).wait().unwrap();
     }
-    let mut new = consent(&mut world, account, 1, 3);
-    new.client = used.id.to_string();
-    world.store().consent(new, world.now).wait().unwrap();
+    connect_client(&mut world, account, &used);
     world.now += 1;
     let crowd: Vec<NewClient> = (2..CLIENTS_MAX).map(|_| client(&mut world, "x")).collect();
     let registered: Vec<_> =

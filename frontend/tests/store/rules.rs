@@ -426,6 +426,54 @@ fn keys_are_refused_for_a_reason() {
 }
 
 #[test]
+fn an_account_has_so_many_keys_and_those_revoked_first_are_forgotten() {
+    let mut world = World::new();
+    let (id, other) = (world.account("a", "free"), world.account("b", "free"));
+    let make = |world: &mut World, account| {
+        let (key, new) = world.new_key(account, "");
+        (key, world.store().create_key(new, world.now))
+    };
+    // Asked for at once: what the same transaction has made counts.
+    let made: Vec<_> = (0..=KEYS_MAX).map(|_| make(&mut world, id)).collect();
+    let made: Vec<_> = made.into_iter().map(|(key, made)| (key, made.wait())).collect();
+    let refused = made.iter().filter(|(_, made)| *made == Err(ChangeError::TooManyKeys)).count();
+    assert_eq!((refused, world.store().keys(id).unwrap().len()), (1, KEYS_MAX));
+    make(&mut world, other).1.wait().unwrap();
+
+    let mut keys: Vec<(_, KeyId)> =
+        made.into_iter().filter_map(|(key, made)| Some((key, made.ok()?.id))).collect();
+    while keys.len() < KEYS_KEPT_MAX {
+        // The one that was made last is revoked first.
+        world.now += 1;
+        let newest = keys.last().unwrap().1;
+        world.store().revoke_key(newest, world.now).wait().unwrap();
+        let (key, made) = make(&mut world, id);
+        keys.push((key, made.wait().unwrap().id));
+    }
+    let first_revoked = keys[KEYS_MAX - 1].0.hash();
+    assert!(world.store().key_by_hash(&first_revoked).unwrap().revoked);
+    assert_eq!(
+        make(&mut world, id).1.wait(),
+        Err(ChangeError::TooManyKeys),
+        "and nothing is forgotten for it"
+    );
+    assert!(world.store().key_by_hash(&first_revoked).is_some());
+    world.store().revoke_key(keys[0].1, world.now).wait().unwrap();
+    make(&mut world, id).1.wait().unwrap();
+    for _ in 0..2 {
+        assert_eq!(world.store().keys(id).unwrap().len(), KEYS_KEPT_MAX);
+        assert_eq!(world.store().keys(other).unwrap().len(), 1);
+        assert_eq!(world.store().key_by_hash(&first_revoked), None);
+        assert!(
+            world.store().key_by_hash(&keys[0].0.hash()).unwrap().revoked,
+            "it was made first, and revoked last"
+        );
+        assert!(!world.store().key_by_hash(&keys[1].0.hash()).unwrap().revoked);
+        world.reopen();
+    }
+}
+
+#[test]
 fn the_last_use_is_kept_to_the_minute() {
     let mut world = World::new();
     let id = world.account("a", "free");

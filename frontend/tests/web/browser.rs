@@ -113,9 +113,7 @@ impl Browser {
         let mut head =
             format!("{first}Host: {}\r\nConnection: close\r\n{headers}{}", self.address, self.extra);
         if !self.cookies.is_empty() {
-            let all: Vec<String> =
-                self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
-            let _ = write!(head, "Cookie: {}\r\n", all.join("; "));
+            let _ = write!(head, "Cookie: {}\r\n", self.cookies());
         }
         head.push_str("\r\n");
         let mut stream = TcpStream::connect(self.address).unwrap();
@@ -130,6 +128,12 @@ impl Browser {
             self.take_cookie(cookie);
         }
         page
+    }
+
+    /// The cookies, as a request has them.
+    pub fn cookies(&self) -> String {
+        let all: Vec<String> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        all.join("; ")
     }
 
     fn take_cookie(&mut self, header: &str) {

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 /// Uploads a file as a browser does, and follows.
-fn upload(browser: &mut Browser, name: &str, content: &[u8], column: &str) -> Page {
+pub fn upload(browser: &mut Browser, name: &str, content: &[u8], column: &str) -> Page {
     let token = browser.get("/lists").token();
     let page = send(browser, &token, name, content, column);
     browser.follow(page)
@@ -31,7 +31,7 @@ fn send(browser: &mut Browser, token: &str, name: &str, content: &[u8], column: 
 
 /// Loads the page until it says this.
 #[track_caller]
-fn wait(browser: &mut Browser, path: &str, text: &str) -> Page {
+pub fn wait(browser: &mut Browser, path: &str, text: &str) -> Page {
     for _ in 0..600 {
         let page = browser.get(path);
         if page.plain().contains(text) {

@@ -9,6 +9,7 @@ mod browser;
 #[path = "../http/client.rs"]
 mod client;
 mod credentials;
+mod downloads;
 mod keys;
 mod lists;
 #[path = "../http/scripted.rs"]
