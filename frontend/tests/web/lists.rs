@@ -4,6 +4,7 @@ use crate::browser::{Browser, Page};
 use crate::keys::make;
 use crate::server::Server;
 use std::fmt::Write;
+use std::io::Write as _;
 use std::time::Duration;
 
 /// Uploads a file as a browser does, and follows.
@@ -136,6 +137,14 @@ fn what_cannot_be_checked_says_why() {
     unfit(b"email\nnobody\n", "", "The list has no address.");
     unfit(b"", "", "The list has no address.");
     unfit(b"PK\x03\x04\0\0", "", "The list");
+    let wide = format!("email{}\na@example.com\n", ",x".repeat(1_000));
+    unfit(wide.as_bytes(), "", "The list has more than 1000 columns");
+    let mut window = zstd::Encoder::new(Vec::new(), 3).unwrap();
+    window.window_log(24).unwrap();
+    window.write_all(b"a@example.com\n").unwrap();
+    unfit(&window.finish().unwrap(), "", "The list cannot be read");
+    let nothing = zstd::encode_all(&b""[..], 3).unwrap().repeat(100_000);
+    unfit(&nothing, "", "a long stretch of what is packed holds nothing");
     let page = upload(&mut browser, "two.csv", b"a,b\nx@example.com,y@example.com\n", "2");
     wait(&mut browser, &page.path, "Cost").says("Addresses 1");
     let big = upload(&mut browser, "big.csv", "a@example.com\n".repeat(100_000).as_bytes(), "");
@@ -144,6 +153,26 @@ fn what_cannot_be_checked_says_why() {
     let none = upload(&mut browser, "", b"", "");
     assert_eq!(none.status, 400);
     none.says("Choose a file first.");
+}
+
+/// Blank lines are no rows, and take no room packed: they are gone through in slices.
+#[test]
+fn what_lies_far_apart_is_found() {
+    let server = Server::start(&["--dashboard-upload-mib", "1"]);
+    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let gap = "\n".repeat(5 << 20);
+    let text = format!("mailbox_exists@a.example.com{gap}mailbox_exists@b.example.com{gap}none{gap}");
+    let packed = zstd::encode_all(text.as_bytes(), 3).unwrap();
+    let path = upload(&mut browser, "far.txt.zst", &packed, "").path;
+    let page = wait(&mut browser, &path, "Cost");
+    page.says("Rows 3").says("Addresses 2");
+    browser.press(&page, &format!("{path}/start"));
+    wait(&mut browser, &path, "Download the result");
+    assert_eq!(
+        browser.get(&format!("{path}/download")).text(),
+        "mailbox_exists@a.example.com,true,mailbox_exists\nmailbox_exists@b.example.com,true,mailbox_exists\n\
+         none,false,invalid_syntax\n"
+    );
 }
 
 #[test]

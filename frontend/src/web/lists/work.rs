@@ -6,7 +6,7 @@
 
 use super::BATCH_ADDRESSES;
 use crate::batch::Door;
-use crate::cli::clean::source::{Row, Source};
+use crate::cli::clean::source::{Row, Source, Step};
 use crate::clock;
 use crate::store::{
     AddressHash, BatchError, BatchMode, HoldError, List, ListId, ListState, NewBatch, NewRow, OpenBatch,
@@ -14,6 +14,7 @@ use crate::store::{
 };
 use api::Reason;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -24,6 +25,10 @@ use std::time::Duration;
 const OPEN_MAX: u32 = 20;
 /// Most rows of a list: so many that nobody waits for the end of more.
 pub const ROWS_MAX: u64 = 5_000_000;
+/// How much of a list is gone through before the next one has its turn.
+const SLICE_BYTES: u64 = 2 * 1024 * 1024;
+/// Lists that are counted at once: each may hold a window of some MiB.
+const COUNTED_AT_ONCE: usize = 4;
 /// How often the thread looks while lists are at work.
 const LOOK: Duration = Duration::from_millis(250);
 /// And when there are none, or nobody woke it.
@@ -39,7 +44,7 @@ impl Lists {
     /// It could not be started.
     pub fn start(store: Arc<dyn Store>, door: Arc<Door>) -> io::Result<Lists> {
         let (wake, woken) = sync_channel(1);
-        let work = move || Worker { store, door, open: HashMap::new() }.work(&woken);
+        let work = move || Worker::new(store, door).work(&woken);
         thread::Builder::new().name("lists".into()).spawn(work)?;
         Ok(Lists(wake))
     }
@@ -56,14 +61,87 @@ impl Lists {
 struct Worker {
     store: Arc<dyn Store>,
     door: Arc<Door>,
-    /// The lists whose rows are being read, each at the first row that is in no batch.
-    open: HashMap<ListId, Source>,
+    /// The lists that are being counted.
+    counted: HashMap<ListId, Open>,
+    /// The lists whose rows go into batches.
+    open: HashMap<ListId, Open>,
+    /// A list is not gone through to where it could be.
+    more: bool,
 }
 
 /// The rows of a list's next batch.
 type Rows = Vec<(String, AddressHash)>;
 
+/// A list that is being gone through, slice by slice.
+struct Open {
+    source: Source,
+    row: Row,
+    rows: u64,
+    /// Addresses that came; of a list that is checked, those that are in batches.
+    addresses: u64,
+    /// What came of the next batch.
+    batch: Rows,
+}
+
+impl Open {
+    fn new(store: &Arc<dyn Store>, list: &List) -> Result<Open, String> {
+        let source = super::source(Arc::clone(store), list)?;
+        Ok(Open { source, row: Row::default(), rows: 0, addresses: 0, batch: Vec::new() })
+    }
+
+    /// Rows and addresses, once the end is reached.
+    fn count(&mut self) -> Result<Option<(u64, u64)>, String> {
+        let until = self.source.passed() + SLICE_BYTES;
+        while self.source.passed() < until {
+            match self.source.step(&mut self.row).map_err(|error| error.message)? {
+                Step::Row => {
+                    self.rows += 1;
+                    self.addresses += u64::from(self.row.address.is_some());
+                }
+                Step::End => return Ok(Some((self.rows, self.addresses))),
+                Step::Later => {}
+            }
+            if self.rows > ROWS_MAX {
+                return Err(format!("The list has more than {ROWS_MAX} rows. Split it."));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The next batch behind so many addresses, once it is whole.
+    fn batch(&mut self, store: &Arc<dyn Store>, submitted: u64) -> Result<Option<Rows>, String> {
+        let until = self.source.passed() + SLICE_BYTES;
+        while (self.batch.len() as u64) < BATCH_ADDRESSES {
+            if self.source.passed() >= until {
+                return Ok(None);
+            }
+            match self.source.step(&mut self.row).map_err(|error| error.message)? {
+                Step::Row => {}
+                Step::End => break,
+                Step::Later => continue,
+            }
+            match &self.row.address {
+                Some(_) if self.addresses < submitted => self.addresses += 1,
+                Some(address) => {
+                    let hash = store.hash_address(&address.canonical());
+                    self.batch.push((address.as_str().to_owned(), hash));
+                }
+                None => {}
+            }
+        }
+        if self.batch.is_empty() {
+            return Err("The list ended before its time.".into());
+        }
+        self.addresses += self.batch.len() as u64;
+        Ok(Some(std::mem::take(&mut self.batch)))
+    }
+}
+
 impl Worker {
+    fn new(store: Arc<dyn Store>, door: Arc<Door>) -> Worker {
+        Worker { store, door, counted: HashMap::new(), open: HashMap::new(), more: false }
+    }
+
     fn work(mut self, woken: &Receiver<()>) {
         let mut pause = Duration::ZERO;
         loop {
@@ -75,6 +153,7 @@ impl Worker {
                 return;
             }
             pause = match self.round() {
+                Ok(true) if self.more => Duration::ZERO,
                 Ok(true) => LOOK,
                 Ok(false) => REST,
                 Err(error) => {
@@ -88,7 +167,10 @@ impl Worker {
     /// One look at all of them; says whether there are any.
     fn round(&mut self) -> Result<bool, StoreError> {
         let lists = self.store.lists_at_work(clock::now())?;
-        self.open.retain(|id, _| lists.iter().any(|list| list.id == *id));
+        self.more = false;
+        for open in [&mut self.counted, &mut self.open] {
+            open.retain(|id, _| lists.iter().any(|list| list.id == *id));
+        }
         for list in &lists {
             match list.state {
                 ListState::Reading => self.read(list.clone())?,
@@ -99,9 +181,13 @@ impl Worker {
     }
 
     /// Counts its rows and addresses, or says why it cannot be checked.
-    fn read(&self, mut list: List) -> Result<(), StoreError> {
+    fn read(&mut self, mut list: List) -> Result<(), StoreError> {
         match self.count(&list) {
-            Ok((rows, addresses)) => {
+            Ok(None) => {
+                self.more = true;
+                return Ok(());
+            }
+            Ok(Some((rows, addresses))) => {
                 (list.rows, list.addresses) = (rows, addresses);
                 list.state = ListState::Ready;
                 if addresses == 0 {
@@ -114,20 +200,18 @@ impl Worker {
                 list.why = why;
             }
         }
+        self.counted.remove(&list.id);
         self.store.put_list(&list, ListState::Reading, None).wait().map(drop)
     }
 
-    fn count(&self, list: &List) -> Result<(u64, u64), String> {
-        let mut source = super::source(Arc::clone(&self.store), list)?;
-        let (mut rows, mut addresses, mut row) = (0, 0, Row::default());
-        while source.next(&mut row).map_err(|error| error.message)? {
-            rows += 1;
-            addresses += u64::from(row.address.is_some());
-            if rows > ROWS_MAX {
-                return Err(format!("The list has more than {ROWS_MAX} rows. Split it."));
-            }
+    /// A slice of it; none as long as there are more, or others have their turn.
+    fn count(&mut self, list: &List) -> Result<Option<(u64, u64)>, String> {
+        let room = self.counted.len() < COUNTED_AT_ONCE;
+        match self.counted.entry(list.id) {
+            Entry::Occupied(open) => open.into_mut().count(),
+            Entry::Vacant(place) if room => place.insert(Open::new(&self.store, list)?).count(),
+            Entry::Vacant(_) => Ok(None),
         }
-        Ok((rows, addresses))
     }
 
     /// Takes the answers of batches that are complete, and makes new ones.
@@ -141,7 +225,6 @@ impl Worker {
         if list.submitted >= list.addresses && list.done == batches(list.submitted) {
             list.state = ListState::Completed;
             self.store.put_list(&list, ListState::Running, None).wait()?;
-            self.open.remove(&list.id);
         }
         Ok(())
     }
@@ -180,8 +263,13 @@ impl Worker {
     /// Makes the next batch; says whether the list can go on.
     fn submit(&mut self, list: &mut List) -> Result<bool, StoreError> {
         let rows = match self.next_rows(list) {
-            Ok(rows) => rows,
+            Ok(Some(rows)) => rows,
+            Ok(None) => {
+                self.more = true;
+                return Ok(false);
+            }
             Err(why) => {
+                self.open.remove(&list.id);
                 list.state = ListState::Unfit;
                 list.why = why;
                 return self.store.put_list(list, ListState::Running, None).wait().map(|_| false);
@@ -216,28 +304,19 @@ impl Worker {
             }
         }
         list.submitted += total as u64;
+        if list.submitted >= list.addresses {
+            self.open.remove(&list.id);
+        }
         self.store.put_list(list, ListState::Running, None).wait()
     }
 
-    /// The addresses of the next batch.
-    fn next_rows(&mut self, list: &List) -> Result<Rows, String> {
-        let mut row = Row::default();
-        if !self.open.contains_key(&list.id) {
-            let mut source = super::source(Arc::clone(&self.store), list)?;
-            let mut passed = 0;
-            while passed < list.submitted && source.next(&mut row).map_err(|error| error.message)? {
-                passed += u64::from(row.address.is_some());
-            }
-            self.open.insert(list.id, source);
-        }
-        let Some(source) = self.open.get_mut(&list.id) else { return Err("The list is gone.".into()) };
-        let mut rows = Vec::new();
-        while (rows.len() as u64) < BATCH_ADDRESSES && source.next(&mut row).map_err(|error| error.message)? {
-            if let Some(address) = &row.address {
-                rows.push((address.as_str().to_owned(), self.store.hash_address(&address.canonical())));
-            }
-        }
-        if rows.is_empty() { Err("The list ended before its time.".into()) } else { Ok(rows) }
+    /// The addresses of the next batch; none as long as it is not whole.
+    fn next_rows(&mut self, list: &List) -> Result<Option<Rows>, String> {
+        let open = match self.open.entry(list.id) {
+            Entry::Occupied(open) => open.into_mut(),
+            Entry::Vacant(place) => place.insert(Open::new(&self.store, list)?),
+        };
+        open.batch(&self.store, list.submitted)
     }
 }
 
