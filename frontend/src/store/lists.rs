@@ -182,19 +182,32 @@ impl Txn<'_> {
             lists.get(&key)?.map(|row| ListRow::decode(row.value())).transpose()?
         };
         let Some(row) = row else { return Ok(false) };
+        self.transaction.open_table(LISTS)?.remove(&key)?;
         self.unexpire(Expiring::List, row.expires_at(), &key)?;
-        self.remove_list(&key)?;
+        // Its parts may be many: the next purges remove them.
+        self.expire_at(Expiring::List, 0, &key, 0)?;
         Ok(true)
     }
 
-    /// Removes the rows of a list; of its expiry the caller takes care.
-    pub fn remove_list(&mut self, key: &[u8; 32]) -> Result<(), StoreError> {
+    /// Removes a list, and at most `limit` of its parts and answers; says how many those were. Of its expiry the
+    /// caller takes care.
+    pub fn remove_list(&mut self, key: &[u8; 32], limit: usize) -> Result<usize, StoreError> {
         self.transaction.open_table(LISTS)?.remove(key)?;
         let id = ListId::from_bytes(super::tables::split(key).1);
         let (first, last) = (part_key(id, 0), part_key(id, u32::MAX));
-        self.transaction.open_table(LIST_PARTS)?.retain_in::<&[u8; 20], _>(&first..=&last, |_, _| false)?;
-        self.transaction.open_table(LIST_CODES)?.retain_in::<&[u8; 20], _>(&first..=&last, |_, _| false)?;
-        Ok(())
+        let mut removed = 0;
+        for table in [LIST_PARTS, LIST_CODES] {
+            let mut table = self.transaction.open_table(table)?;
+            let mut keys = Vec::new();
+            for next in table.range::<&[u8; 20]>(&first..=&last)?.take(limit - removed) {
+                keys.push(*next?.0.value());
+            }
+            for key in &keys {
+                table.remove(key)?;
+            }
+            removed += keys.len();
+        }
+        Ok(removed)
     }
 }
 
@@ -263,5 +276,27 @@ mod tests {
         check_index(&store);
         assert_eq!(store.list_part(&list, 0), Ok(None));
         assert_eq!(store.user(id).unwrap().unwrap().email, NEEDLE);
+    }
+
+    #[test]
+    fn the_parts_of_a_list_go_in_steps() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = StoreOptions::default();
+        let store = RedbStore::open(folder.path(), PlanTable::standard(), options, NOW).unwrap().0;
+        let list = list(AccountId::new(NOW, 1));
+        store.create_list(&list, NOW).wait().unwrap();
+        for number in 0..100 {
+            assert_eq!(store.put_list_part(&list, number, b"x").wait(), Ok(true));
+        }
+        assert_eq!(store.delete_list(list.account, list.id).wait(), Ok(true));
+        assert_eq!(store.list(list.account, list.id, NOW), Ok(None));
+        assert_eq!(store.delete_list(list.account, list.id).wait(), Ok(false));
+        assert_eq!(store.put_list_part(&list, 0, b"x").wait(), Ok(false));
+        check_index(&store);
+        let left = (0..100).filter(|&number| store.list_part(&list, number).unwrap().is_some()).count();
+        assert!((1..100).contains(&left), "{left} of 100 parts are left");
+        assert_eq!(store.purge(NOW).wait().map(|purged| purged.lists), Ok(1));
+        assert_eq!(store.list_part(&list, 99), Ok(None));
+        check_index(&store);
     }
 }
