@@ -9,7 +9,7 @@ use crate::worker::Worker;
 use api::ErrorCode;
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName};
 use hyper::http::request::Parts;
 use std::future::Future;
@@ -117,6 +117,10 @@ impl upload::Incoming for Upload {
                 }
             }
         })
+    }
+
+    fn most(&self) -> Option<u64> {
+        self.body.as_ref().and_then(|body| body.size_hint().upper())
     }
 }
 

@@ -155,6 +155,23 @@ fn what_cannot_be_checked_says_why() {
     none.says("Choose a file first.");
 }
 
+#[test]
+fn an_account_fills_no_more_than_its_room() {
+    let server = Server::start(&["--dashboard-upload-mib", "1"]);
+    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let content = "a@example.com\n".repeat(60_000);
+    let first = upload(&mut browser, "first.txt", content.as_bytes(), "").path;
+    upload(&mut browser, "second.txt", content.as_bytes(), "");
+    let refused = upload(&mut browser, "third.txt", content.as_bytes(), "");
+    assert_eq!(refused.status, 409, "{}", refused.plain());
+    refused.says("as many MiB as they can have");
+    upload(&mut browser, "small.txt", b"a@example.com\n", "");
+    let page = wait(&mut browser, &first, "Cost");
+    browser.press(&page, &format!("{first}/delete"));
+    let third = upload(&mut browser, "third.txt", content.as_bytes(), "");
+    wait(&mut browser, &third.path, "Cost").says("Addresses 60000");
+}
+
 /// Blank lines are no rows, and take no room packed: they are gone through in slices.
 #[test]
 fn what_lies_far_apart_is_found() {

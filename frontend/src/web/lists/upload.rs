@@ -7,7 +7,7 @@ use super::pages;
 use crate::clock;
 use crate::router::Reply;
 use crate::store::id::random_bits;
-use crate::store::{List, ListId, ListState};
+use crate::store::{List, ListId, ListMade, ListRoom, ListState};
 use crate::web::form::{Form, TOKEN};
 use crate::web::{Access, Problem, Visit, guard, page};
 use bytes::Bytes;
@@ -15,7 +15,11 @@ use std::future::Future;
 use std::pin::Pin;
 
 /// How much of the content is written at once.
-const PART_BYTES: usize = 64 * 1024;
+///
+/// Sealed and with its key it fills a page of 64 KiB: a row that is longer by a little takes twice as much.
+const PART_BYTES: usize = 60 * 1024;
+/// Most bytes of all lists.
+const ALL_BYTES_MAX: u64 = 4 << 30;
 /// Longest field beside the file.
 const FIELD_BYTES_MAX: usize = 4 * 1024;
 /// Longest head of a part.
@@ -31,6 +35,9 @@ const NAME_CHARS_MAX: usize = 100;
 pub trait Incoming {
     /// The next piece; none at the end.
     fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Option<Bytes>, Problem>> + '_>>;
+
+    /// How many bytes come at most, where that is known.
+    fn most(&self) -> Option<u64>;
 }
 
 /// `POST /lists`.
@@ -43,6 +50,8 @@ pub async fn submit(mut visit: Visit) -> Result<Reply, Problem> {
     let (Some(incoming), Some(kind)) = (visit.incoming.take(), visit.head.content_type.clone()) else {
         return Err(unreadable());
     };
+    let bytes_max = visit.web.upload_bytes_max;
+    let most = incoming.most().unwrap_or(u64::MAX).min(bytes_max);
     let mut body = Multipart::new(incoming, &kind)?;
     let (token, column, file) = fields(&mut body).await?;
     let form = Form::parse(format!("{TOKEN}={token}").as_bytes()).map_err(|_| unreadable())?;
@@ -61,17 +70,18 @@ pub async fn submit(mut visit: Visit) -> Result<Reply, Problem> {
         name: file.chars().filter(|c| !c.is_control()).take(NAME_CHARS_MAX).collect(),
         column: column.trim().to_owned(),
         why: String::new(),
-        bytes: 0,
+        bytes: most,
         rows: 0,
         addresses: 0,
         submitted: 0,
         done: 0,
         counts: Vec::new(),
     };
-    if !visit.worker.store.create_list(&list, now).await? {
-        let why = "The account has as many lists as it can have. Delete one that is done with.";
-        return Ok(page::with_status(pages::render(&visit, Some(why))?, 409));
+    let room = ListRoom { account: bytes_max * 2, all: ALL_BYTES_MAX.max(bytes_max * 2) };
+    if let Some((status, why)) = refused(visit.worker.store.create_list(&list, room, now).await?) {
+        return Ok(page::with_status(pages::render(&visit, Some(why))?, status));
     }
+    list.bytes = 0;
     if let Err(problem) = take(&visit, &mut body, &mut list).await {
         visit.worker.store.delete_list(account, list.id).await?;
         return Err(problem);
@@ -80,6 +90,23 @@ pub async fn submit(mut visit: Visit) -> Result<Reply, Problem> {
     visit.worker.store.put_list(&list, ListState::Uploading, None).await?;
     visit.web.lists.wake();
     Ok(page::see_other(format!("/lists/{}", list.id)))
+}
+
+/// Why a list is not taken in, and what to do.
+fn refused(made: ListMade) -> Option<(u16, &'static str)> {
+    match made {
+        ListMade::Made => None,
+        ListMade::TooMany => {
+            Some((409, "The account has as many lists as it can have. Delete one that is done with."))
+        }
+        ListMade::AccountFull => Some((
+            409,
+            "The account's lists have as many MiB as they can have. Delete one that is done with, or pack the file.",
+        )),
+        ListMade::StoreFull => {
+            Some((503, "There is no room for another list now. Try again later, or upload a smaller one."))
+        }
+    }
 }
 
 /// The token, the column and the file's name; the content of the file comes next.
@@ -279,6 +306,10 @@ mod tests {
         fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Option<Bytes>, Problem>> + '_>> {
             let piece = self.0.next();
             Box::pin(async move { Ok(piece) })
+        }
+
+        fn most(&self) -> Option<u64> {
+            None
         }
     }
 

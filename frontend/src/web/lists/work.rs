@@ -43,6 +43,8 @@ impl Lists {
     /// # Errors
     /// It could not be started.
     pub fn start(store: Arc<dyn Store>, door: Arc<Door>) -> io::Result<Lists> {
+        // Nobody sends the rest of them any longer.
+        store.delete_unfinished_lists().wait().map_err(io::Error::other)?;
         let (wake, woken) = sync_channel(1);
         let work = move || Worker::new(store, door).work(&woken);
         thread::Builder::new().name("lists".into()).spawn(work)?;
