@@ -110,6 +110,20 @@ impl Browser {
 
     /// One request on a connection of its own.
     pub fn exchange(&mut self, path: &str, first: &str, headers: &str, body: &[u8]) -> Page {
+        let mut stream = self.begin(first, headers);
+        // A server that refuses may close before it has read all.
+        let _ = stream.write_all(body);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        let page = Page::read(path, &answer);
+        for cookie in page.all("set-cookie") {
+            self.take_cookie(cookie);
+        }
+        page
+    }
+
+    /// Sends the head of a request alone.
+    pub fn begin(&self, first: &str, headers: &str) -> TcpStream {
         let mut head =
             format!("{first}Host: {}\r\nConnection: close\r\n{headers}{}", self.address, self.extra);
         if !self.cookies.is_empty() {
@@ -121,15 +135,7 @@ impl Browser {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         stream.write_all(head.as_bytes()).unwrap();
-        // A server that refuses may close before it has read all.
-        let _ = stream.write_all(body);
-        let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer);
-        let page = Page::read(path, &answer);
-        for cookie in page.all("set-cookie") {
-            self.take_cookie(cookie);
-        }
-        page
+        stream
     }
 
     fn take_cookie(&mut self, header: &str) {

@@ -4,7 +4,7 @@ use crate::browser::{Browser, Page};
 use crate::keys::make;
 use crate::server::Server;
 use std::fmt::Write;
-use std::io::Write as _;
+use std::io::{Read, Write as _};
 use std::time::Duration;
 
 /// Uploads a file as a browser does, and follows.
@@ -170,6 +170,39 @@ fn an_account_fills_no_more_than_its_room() {
     browser.press(&page, &format!("{first}/delete"));
     let third = upload(&mut browser, "third.txt", content.as_bytes(), "");
     wait(&mut browser, &third.path, "Cost").says("Addresses 60000");
+}
+
+#[test]
+fn an_upload_whose_list_or_connection_is_gone_ends() {
+    let server = Server::start(&[]);
+    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let token = browser.get("/lists").token();
+    let begin = |browser: &Browser| {
+        let head = "POST /lists HTTP/1.1\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 9000000\r\n";
+        let mut stream = browser.begin(head, "Sec-Fetch-Site: same-origin\r\n");
+        let fields = format!(
+            "--b\r\nContent-Disposition: form-data; name=\"csrf\"\r\n\r\n{token}\r\n\
+             --b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"l.txt\"\r\n\r\n{}",
+            "a@example.com\n".repeat(1_000)
+        );
+        stream.write_all(fields.as_bytes()).unwrap();
+        stream
+    };
+    let mut stream = begin(&browser);
+    let text = wait(&mut browser, "/lists", "uploading").text();
+    let at = text.find("/lists/lst_").unwrap();
+    let path = text[at..].split('"').next().unwrap();
+    let page = browser.get(path);
+    browser.press(&page, &format!("{path}/delete")).says("No lists yet");
+    stream.write_all("a@example.com\n".repeat(10_000).as_bytes()).unwrap();
+    let mut status = [0; 12];
+    stream.read_exact(&mut status).unwrap();
+    assert_eq!(&status, b"HTTP/1.1 409");
+    drop(stream);
+    let stream = begin(&browser);
+    wait(&mut browser, "/lists", "uploading");
+    drop(stream);
+    wait(&mut browser, "/lists", "No lists yet");
 }
 
 /// Blank lines are no rows, and take no room packed: they are gone through in slices.

@@ -7,12 +7,13 @@ use super::pages;
 use crate::clock;
 use crate::router::Reply;
 use crate::store::id::random_bits;
-use crate::store::{List, ListId, ListMade, ListRoom, ListState};
+use crate::store::{AccountId, List, ListId, ListMade, ListRoom, ListState, Store};
 use crate::web::form::{Form, TOKEN};
 use crate::web::{Access, Problem, Visit, guard, page};
 use bytes::Bytes;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 /// How much of the content is written at once.
 ///
@@ -82,14 +83,36 @@ pub async fn submit(mut visit: Visit) -> Result<Reply, Problem> {
         return Ok(page::with_status(pages::render(&visit, Some(why))?, status));
     }
     list.bytes = 0;
-    if let Err(problem) = take(&visit, &mut body, &mut list).await {
+    let mut coming = Coming { store: Arc::clone(&visit.worker.store), account, id: list.id, ended: false };
+    let taken = take(&visit, &mut body, &mut list).await;
+    coming.ended = true;
+    if let Err(problem) = taken {
         visit.worker.store.delete_list(account, list.id).await?;
         return Err(problem);
     }
     list.state = ListState::Reading;
-    visit.worker.store.put_list(&list, ListState::Uploading, None).await?;
+    if !visit.worker.store.put_list(&list, ListState::Uploading, None).await? {
+        return Err(gone());
+    }
     visit.web.lists.wake();
     Ok(page::see_other(format!("/lists/{}", list.id)))
+}
+
+/// A list that is coming: it is deleted when the connection ends, and with it the handler.
+struct Coming {
+    store: Arc<dyn Store>,
+    account: AccountId,
+    id: ListId,
+    ended: bool,
+}
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        if !self.ended {
+            // Nobody waits: at the latest the next start deletes it.
+            drop(self.store.delete_list(self.account, self.id));
+        }
+    }
 }
 
 /// Why a list is not taken in, and what to do.
@@ -139,14 +162,23 @@ async fn take(visit: &Visit, body: &mut Multipart, list: &mut List) -> Result<()
         part.extend_from_slice(&piece);
         while part.len() >= PART_BYTES {
             let rest = part.split_off(PART_BYTES);
-            visit.worker.store.put_list_part(list, number, &part).await?;
+            put(visit, list, number, &part).await?;
             (part, number) = (rest, number + 1);
         }
     }
     if !part.is_empty() {
-        visit.worker.store.put_list_part(list, number, &part).await?;
+        put(visit, list, number, &part).await?;
     }
     Ok(())
+}
+
+/// Writes a part, if its list is still there.
+async fn put(visit: &Visit, list: &List, number: u32, part: &[u8]) -> Result<(), Problem> {
+    if visit.worker.store.put_list_part(list, number, part).await? { Ok(()) } else { Err(gone()) }
+}
+
+fn gone() -> Problem {
+    Problem::new(409, "The list was deleted while it came.")
 }
 
 /// The head of a part.
@@ -197,7 +229,14 @@ impl Multipart {
 
     /// Goes on to the next part; none behind the last.
     async fn part(&mut self) -> Result<Option<Part>, Problem> {
-        while self.piece().await?.is_some() {}
+        let mut passed = 0;
+        while let Some(piece) = self.piece().await? {
+            // What stands before the first boundary means nothing, and browsers send nothing there.
+            passed += piece.len();
+            if passed > FIELD_BYTES_MAX {
+                return Err(unreadable());
+            }
+        }
         self.at_mark = false;
         self.need(2).await?;
         if self.buffer.starts_with(b"--") {
@@ -361,6 +400,10 @@ mod tests {
         assert!(now(fields(&mut multipart(&long, 1000))).is_err());
         let long = BODY.replacen("name=\"csrf\"", &format!("name=\"{}\"", "n".repeat(9000)), 1);
         assert!(now(fields(&mut multipart(&long, 1000))).is_err());
+        let preamble = "p".repeat(FIELD_BYTES_MAX - 100) + "\r\n" + BODY;
+        assert!(now(fields(&mut multipart(&preamble, 1000))).is_ok());
+        let preamble = "p".repeat(FIELD_BYTES_MAX + 100) + "\r\n" + BODY;
+        assert!(now(fields(&mut multipart(&preamble, 1000))).is_err());
         let no_file = "--XyZ\r\nContent-Disposition: form-data; name=\"csrf\"\r\n\r\ntoken\r\n--XyZ--\r\n";
         assert!(now(fields(&mut multipart(no_file, 9))).is_err());
         for kind in [
