@@ -12,14 +12,16 @@ use crate::store::{
     AddressHash, BatchError, BatchMode, HoldError, List, ListId, ListState, NewBatch, NewRow, OpenBatch,
     Store, StoreError,
 };
+use crate::survive;
 use api::Reason;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Batches of a list that are open at once.
 const OPEN_MAX: u32 = 20;
@@ -67,6 +69,8 @@ struct Worker {
     counted: HashMap<ListId, Open>,
     /// The lists whose rows go into batches.
     open: HashMap<ListId, Open>,
+    /// The lists whose turn failed, and until when they have none.
+    resting: HashMap<ListId, Instant>,
     /// A list is not gone through to where it could be.
     more: bool,
 }
@@ -141,7 +145,8 @@ impl Open {
 
 impl Worker {
     fn new(store: Arc<dyn Store>, door: Arc<Door>) -> Worker {
-        Worker { store, door, counted: HashMap::new(), open: HashMap::new(), more: false }
+        let (counted, open, resting) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Worker { store, door, counted, open, resting, more: false }
     }
 
     fn work(mut self, woken: &Receiver<()>) {
@@ -154,7 +159,7 @@ impl Worker {
             if self.door.is_closed() {
                 return;
             }
-            pause = match self.round() {
+            pause = match self.round(Worker::turn) {
                 Ok(true) if self.more => Duration::ZERO,
                 Ok(true) => LOOK,
                 Ok(false) => REST,
@@ -167,19 +172,58 @@ impl Worker {
     }
 
     /// One look at all of them; says whether there are any.
-    fn round(&mut self) -> Result<bool, StoreError> {
+    fn round(
+        &mut self,
+        turn: impl Fn(&mut Worker, List) -> Result<(), StoreError>,
+    ) -> Result<bool, StoreError> {
         let lists = self.store.lists_at_work(clock::now())?;
         self.more = false;
         for open in [&mut self.counted, &mut self.open] {
             open.retain(|id, _| lists.iter().any(|list| list.id == *id));
         }
+        self.resting.retain(|id, until| Instant::now() < *until && lists.iter().any(|list| list.id == *id));
         for list in &lists {
-            match list.state {
-                ListState::Reading => self.read(list.clone())?,
-                _ => self.go_on(list.clone())?,
+            if self.resting.contains_key(&list.id) {
+                continue;
             }
+            // What a panic leaves behind of the list itself is dropped below.
+            match catch_unwind(AssertUnwindSafe(|| turn(self, list.clone()))) {
+                Ok(Ok(())) => continue,
+                Ok(Err(error)) => tracing::warn!("a list could not go on: {error}"),
+                Err(payload) => {
+                    survive::forget(payload);
+                    self.give_up(list);
+                }
+            }
+            self.counted.remove(&list.id);
+            self.open.remove(&list.id);
+            self.resting.insert(list.id, Instant::now() + REST);
         }
         Ok(!lists.is_empty())
+    }
+
+    fn turn(&mut self, list: List) -> Result<(), StoreError> {
+        match list.state {
+            ListState::Reading => self.read(list),
+            _ => self.go_on(list),
+        }
+    }
+
+    /// Of a list that makes this fail: it would do so at every turn.
+    fn give_up(&self, list: &List) {
+        let unfit = || {
+            let Some(mut list) = self.store.list(list.account, list.id, clock::now())? else {
+                return Ok(false);
+            };
+            let before = std::mem::replace(&mut list.state, ListState::Unfit);
+            list.why =
+                "The list cannot be checked: a defect of the service was met. Its operator can tell more."
+                    .into();
+            self.store.put_list(&list, before, None).wait()
+        };
+        if let Err(error) = unfit() {
+            tracing::warn!("a list could not be given up: {error}");
+        }
     }
 
     /// Counts its rows and addresses, or says why it cannot be checked.
@@ -325,4 +369,61 @@ impl Worker {
 /// How many batches so many addresses make.
 fn batches(addresses: u64) -> u32 {
     u32::try_from(addresses.div_ceil(BATCH_ADDRESSES)).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{AccountId, ListRoom, PlanTable, RedbStore, StoreOptions};
+    use std::cell::RefCell;
+
+    #[test]
+    fn one_lists_failure_is_not_that_of_others() {
+        let (folder, now) = (tempfile::tempdir().unwrap(), clock::now());
+        let options = StoreOptions::default();
+        let store = RedbStore::open(folder.path(), PlanTable::standard(), options, now).unwrap().0;
+        let store: Arc<dyn Store> = Arc::new(store);
+        let account = AccountId::new(now, 1);
+        let made: Vec<ListId> = (1..=3).map(|n| make(&store, account, n)).collect();
+        let mut worker = Worker::new(Arc::clone(&store), Arc::new(Door::default()));
+        let turns = RefCell::new(Vec::new());
+        let turn = |_: &mut Worker, list: List| {
+            turns.borrow_mut().push(list.id);
+            assert_ne!(list.id, made[0], "a defect");
+            if list.id == made[1] { Err(StoreError::Failed("a fault".into())) } else { Ok(()) }
+        };
+        assert_eq!(worker.round(turn), Ok(true));
+        assert_eq!(*turns.borrow(), made);
+        let state = |n: usize| store.list(account, made[n], now).unwrap().unwrap().state;
+        assert_eq!(
+            [state(0), state(1), state(2)],
+            [ListState::Unfit, ListState::Reading, ListState::Reading]
+        );
+        turns.borrow_mut().clear();
+        assert_eq!(worker.round(turn), Ok(true));
+        assert_eq!(*turns.borrow(), [made[2]], "one is given up, and one rests");
+    }
+
+    fn make(store: &Arc<dyn Store>, account: AccountId, n: u128) -> ListId {
+        let now = clock::now();
+        let mut list = List {
+            id: ListId::new(now, n),
+            account,
+            created_at: now,
+            state: ListState::Uploading,
+            name: String::new(),
+            column: String::new(),
+            why: String::new(),
+            bytes: 0,
+            rows: 0,
+            addresses: 0,
+            submitted: 0,
+            done: 0,
+            counts: Vec::new(),
+        };
+        store.create_list(&list, ListRoom::MOST, now).wait().unwrap();
+        list.state = ListState::Reading;
+        store.put_list(&list, ListState::Uploading, None).wait().unwrap();
+        list.id
+    }
 }
