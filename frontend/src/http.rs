@@ -173,7 +173,7 @@ async fn respond(request: Request<Incoming>, worker: Rc<Worker>, peer: IpAddr) -
     };
     let mut response = finish(response, &note);
     if let Some(pieces) = note.pieces.take() {
-        *response.body_mut() = Outgoing::Pieces(pieces);
+        *response.body_mut() = Outgoing::pieces(pieces);
     }
     let status = response.status().as_u16();
     let took = began.elapsed();

@@ -9,7 +9,7 @@ use crate::worker::Worker;
 use api::ErrorCode;
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName};
 use hyper::http::request::Parts;
 use std::future::Future;
@@ -17,15 +17,17 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What paths of the API begin with; no page's does.
 const API: &str = "/v1/";
 /// For the body of a form.
 const FORM_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// For the next piece of an upload.
+/// For the next piece of an upload, and what all of it has beside the time of its length.
 const PIECE_TIME_MAX: Duration = Duration::from_secs(30);
+/// The least rate of an upload, in bytes a second.
+const UPLOAD_RATE_MIN: u64 = 16 * 1024;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -58,7 +60,7 @@ pub async fn answer(
             let form = read_form(&head.headers, body, bytes_max, awaits_consent).await;
             Given::Form(form.map_err(Problem::from))
         }
-        Body::Upload => Given::Upload(Box::new(Upload { body: Some(body), awaits_consent })),
+        Body::Upload => Given::Upload(Box::new(Upload::new(body, awaits_consent))),
     };
     let (reply, inside) = asked.answer(given).await;
     note.pieces = pieces.take();
@@ -95,6 +97,20 @@ fn read_head(head: &Parts, peer: IpAddr) -> Head {
 struct Upload {
     body: Option<Incoming>,
     awaits_consent: bool,
+    began: Instant,
+    taken: u64,
+}
+
+impl Upload {
+    fn new(body: Incoming, awaits_consent: bool) -> Upload {
+        Upload { body: Some(body), awaits_consent, began: Instant::now(), taken: 0 }
+    }
+}
+
+/// How long the next piece may take, of an upload that has brought so much in so long.
+fn piece_time(taken: u64, took: Duration) -> Duration {
+    let all = PIECE_TIME_MAX + Duration::from_secs(taken / UPLOAD_RATE_MIN);
+    all.saturating_sub(took).min(PIECE_TIME_MAX)
 }
 
 impl upload::Incoming for Upload {
@@ -103,9 +119,13 @@ impl upload::Incoming for Upload {
             let Some(body) = &mut self.body else { return Ok(None) };
             self.awaits_consent = false;
             loop {
-                match monoio::time::timeout(PIECE_TIME_MAX, body.frame()).await {
+                let time = piece_time(self.taken, self.began.elapsed());
+                match monoio::time::timeout(time, body.frame()).await {
                     Ok(Some(Ok(frame))) => match frame.into_data() {
-                        Ok(data) => return Ok(Some(data)),
+                        Ok(data) => {
+                            self.taken += data.len() as u64;
+                            return Ok(Some(data));
+                        }
                         Err(_trailers) => {}
                     },
                     Ok(Some(Err(_))) => return Err(Problem::new(400, "The upload broke off.")),
@@ -117,6 +137,10 @@ impl upload::Incoming for Upload {
                 }
             }
         })
+    }
+
+    fn most(&self) -> Option<u64> {
+        self.body.as_ref().and_then(|body| body.size_hint().upper())
     }
 }
 
@@ -155,5 +179,20 @@ async fn read_form(
         }
         Ok(Err(_)) => Err(Refusal::new(ErrorCode::InvalidRequest, "The form could not be read to its end.")),
         Err(_elapsed) => Err(Refusal::new(ErrorCode::RequestTimeout, "The form took too long to arrive.")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_upload_keeps_a_least_rate() {
+        let second = Duration::from_secs(1);
+        assert_eq!(piece_time(0, Duration::ZERO), 30 * second);
+        assert_eq!(piece_time(0, 30 * second), Duration::ZERO);
+        assert_eq!(piece_time(10 * UPLOAD_RATE_MIN, 35 * second), 5 * second);
+        assert_eq!(piece_time(1000 * UPLOAD_RATE_MIN, 10 * second), 30 * second);
+        assert_eq!(piece_time(1000 * UPLOAD_RATE_MIN, 1030 * second), Duration::ZERO);
     }
 }

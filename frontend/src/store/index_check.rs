@@ -3,10 +3,10 @@
 use super::row::Row;
 use super::tables::{
     BATCHES, BatchRow, CLIENTS, CONNECTIONS, ClientRow, ConnectionRow, EXPIRIES, Expiring, IDEMPOTENCY,
-    IdempotencyRow, LISTS, LinkRow, ListRow, RESULTS, ResultRow, SESSIONS, SIGN_IN_LINKS, SessionRow,
-    client_expiry_row, expiry_key,
+    IdempotencyRow, LIST_PARTS, LISTS, LinkRow, ListRow, RESULTS, ResultRow, SESSIONS, SIGN_IN_LINKS,
+    SessionRow, client_expiry_row, expiring_row, expiry_key, part_key, split,
 };
-use super::{ClientId, RedbStore};
+use super::{ClientId, ListId, RedbStore};
 use ::redb::{ReadableDatabase, ReadableTable, ReadableTableMetadata};
 use std::collections::BTreeSet;
 
@@ -62,7 +62,19 @@ pub(super) fn check_index(store: &RedbStore) {
         });
     }
     let notes = transaction.open_table(EXPIRIES).unwrap();
-    let found: BTreeSet<_> = notes.iter().unwrap().map(|next| *next.unwrap().0.value()).collect();
+    let mut found: BTreeSet<_> = notes.iter().unwrap().map(|next| *next.unwrap().0.value()).collect();
+    // The note of a list stays until its last part is gone.
+    let (lists, parts) =
+        (transaction.open_table(LISTS).unwrap(), transaction.open_table(LIST_PARTS).unwrap());
+    found.retain(|note| {
+        let key = expiring_row(note);
+        let id = ListId::from_bytes(split(&key).1);
+        let left = || {
+            let (first, last) = (part_key(id, 0), part_key(id, u32::MAX));
+            parts.range::<&[u8; 20]>(&first..=&last).unwrap().next().is_some()
+        };
+        note[0] != Expiring::List as u8 || lists.get(&key).unwrap().is_some() || !left()
+    });
     assert!(found == expected, "{} notes of {} rows", found.len(), expected.len());
     assert_eq!(transaction.open_table(super::tables::OPEN_BATCHES).unwrap().len().unwrap(), open);
     let rows = transaction.open_table(super::tables::BATCH_ROWS).unwrap().len().unwrap();

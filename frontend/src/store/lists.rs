@@ -6,7 +6,7 @@
 use super::row::{In, Out, Row};
 use super::tables::{Expiring, LIST_CODES, LIST_PARTS, LISTS, ListRow, account_range, list_key, part_key};
 use super::txn::Txn;
-use super::types::{LIST_KEEP_MS, LISTS_MAX, List, ListState, UnixMs};
+use super::types::{LIST_KEEP_MS, LISTS_MAX, List, ListMade, ListRoom, ListState, UnixMs};
 use super::vault::{Class, Place, Vault};
 use super::{AccountId, BatchId, ListId, StoreError};
 use ::redb::ReadableTable;
@@ -114,26 +114,54 @@ pub(super) fn batch_of(vault: &Vault, list: &List, number: u32) -> BatchId {
 }
 
 impl Txn<'_> {
-    /// Makes a list; `false` when the account has too many, or this one already.
+    /// Makes a list, its bytes taken from what there is room for.
     pub fn create_list(
         &mut self,
         account: AccountId,
         id: ListId,
         row: ListRow,
+        room: ListRoom,
         now: UnixMs,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<ListMade, StoreError> {
         let key = list_key(account, id);
         {
             let mut lists = self.transaction.open_table(LISTS)?;
-            let range = account_range(account);
-            let count = lists.range::<&[u8; 32]>(range.start()..=range.end())?.take(LISTS_MAX).count();
+            let (mut count, mut own, mut all) = (0, row.bytes, row.bytes);
+            for next in lists.iter()? {
+                let (other, row) = next?;
+                let bytes = ListRow::decode(row.value())?.bytes;
+                all = all.saturating_add(bytes);
+                if account_range(account).contains(other.value()) {
+                    count += 1;
+                    own = own.saturating_add(bytes);
+                }
+            }
             if count >= LISTS_MAX || lists.get(&key)?.is_some() {
-                return Ok(false);
+                return Ok(ListMade::TooMany);
+            } else if own > room.account {
+                return Ok(ListMade::AccountFull);
+            } else if all > room.all {
+                return Ok(ListMade::StoreFull);
             }
             lists.insert(&key, row.encode().as_slice())?;
         }
         self.expire_at(Expiring::List, row.expires_at(), &key, now)?;
-        Ok(true)
+        Ok(ListMade::Made)
+    }
+
+    /// Takes the lists away that were still coming; says how many those were.
+    pub fn delete_unfinished_lists(&mut self) -> Result<usize, StoreError> {
+        let mut unfinished = Vec::new();
+        for next in self.transaction.open_table(LISTS)?.iter()? {
+            let (key, row) = next?;
+            if ListRow::decode(row.value())?.state == ListState::Uploading {
+                unfinished.push(*key.value());
+            }
+        }
+        for key in &unfinished {
+            self.delete_list(*key)?;
+        }
+        Ok(unfinished.len())
     }
 
     /// Writes a list in place of what it was, with the answers of a batch, if it stands as expected; says whether it
@@ -182,19 +210,32 @@ impl Txn<'_> {
             lists.get(&key)?.map(|row| ListRow::decode(row.value())).transpose()?
         };
         let Some(row) = row else { return Ok(false) };
+        self.transaction.open_table(LISTS)?.remove(&key)?;
         self.unexpire(Expiring::List, row.expires_at(), &key)?;
-        self.remove_list(&key)?;
+        // Its parts may be many: the next purges remove them.
+        self.expire_at(Expiring::List, 0, &key, 0)?;
         Ok(true)
     }
 
-    /// Removes the rows of a list; of its expiry the caller takes care.
-    pub fn remove_list(&mut self, key: &[u8; 32]) -> Result<(), StoreError> {
+    /// Removes a list, and at most `limit` of its parts and answers; says how many those were. Of its expiry the
+    /// caller takes care.
+    pub fn remove_list(&mut self, key: &[u8; 32], limit: usize) -> Result<usize, StoreError> {
         self.transaction.open_table(LISTS)?.remove(key)?;
         let id = ListId::from_bytes(super::tables::split(key).1);
         let (first, last) = (part_key(id, 0), part_key(id, u32::MAX));
-        self.transaction.open_table(LIST_PARTS)?.retain_in::<&[u8; 20], _>(&first..=&last, |_, _| false)?;
-        self.transaction.open_table(LIST_CODES)?.retain_in::<&[u8; 20], _>(&first..=&last, |_, _| false)?;
-        Ok(())
+        let mut removed = 0;
+        for table in [LIST_PARTS, LIST_CODES] {
+            let mut table = self.transaction.open_table(table)?;
+            let mut keys = Vec::new();
+            for next in table.range::<&[u8; 20]>(&first..=&last)?.take(limit - removed) {
+                keys.push(*next?.0.value());
+            }
+            for key in &keys {
+                table.remove(key)?;
+            }
+            removed += keys.len();
+        }
+        Ok(removed)
     }
 }
 
@@ -242,7 +283,7 @@ mod tests {
         store.sign_up(new, NOW).wait().unwrap();
         store.create_link(id, [2; 32], NOW).wait().unwrap();
         let list = list(id);
-        store.create_list(&list, NOW).wait().unwrap();
+        store.create_list(&list, ListRoom::MOST, NOW).wait().unwrap();
         store.put_list_part(&list, 0, NEEDLE.as_bytes()).wait().unwrap();
         check_index(&store);
         drop(store);
@@ -263,5 +304,27 @@ mod tests {
         check_index(&store);
         assert_eq!(store.list_part(&list, 0), Ok(None));
         assert_eq!(store.user(id).unwrap().unwrap().email, NEEDLE);
+    }
+
+    #[test]
+    fn the_parts_of_a_list_go_in_steps() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = StoreOptions::default();
+        let store = RedbStore::open(folder.path(), PlanTable::standard(), options, NOW).unwrap().0;
+        let list = list(AccountId::new(NOW, 1));
+        store.create_list(&list, ListRoom::MOST, NOW).wait().unwrap();
+        for number in 0..100 {
+            assert_eq!(store.put_list_part(&list, number, b"x").wait(), Ok(true));
+        }
+        assert_eq!(store.delete_list(list.account, list.id).wait(), Ok(true));
+        assert_eq!(store.list(list.account, list.id, NOW), Ok(None));
+        assert_eq!(store.delete_list(list.account, list.id).wait(), Ok(false));
+        assert_eq!(store.put_list_part(&list, 0, b"x").wait(), Ok(false));
+        check_index(&store);
+        let left = (0..100).filter(|&number| store.list_part(&list, number).unwrap().is_some()).count();
+        assert!((1..100).contains(&left), "{left} of 100 parts are left");
+        assert_eq!(store.purge(NOW).wait().map(|purged| purged.lists), Ok(1));
+        assert_eq!(store.list_part(&list, 99), Ok(None));
+        check_index(&store);
     }
 }

@@ -20,13 +20,12 @@ const STEPS: usize = 2_000;
 const ENDED_MAX: usize = 100;
 
 /// Kinds that are removed as they are.
-const REMOVABLE: [Expiring; 8] = [
+const REMOVABLE: [Expiring; 7] = [
     Expiring::Result,
     Expiring::Batch,
     Expiring::Idempotency,
     Expiring::Session,
     Expiring::SignInLink,
-    Expiring::List,
     Expiring::Connection,
     Expiring::Client,
 ];
@@ -64,8 +63,31 @@ impl Txn<'_> {
             }
             *purged.count(what) += expired.len() as u64;
         }
+        left = self.remove_lists(left, now, &mut purged)?;
         purged.more = left == 0;
         Ok(purged)
+    }
+
+    /// Lists have many rows: the note of one stays until the last of them is gone. Gives the steps that are left.
+    fn remove_lists(
+        &mut self,
+        mut left: usize,
+        now: UnixMs,
+        purged: &mut Purged,
+    ) -> Result<usize, StoreError> {
+        for expiry in self.expired(Expiring::List, now, left)? {
+            if left == 0 {
+                break;
+            }
+            left -= 1;
+            let removed = self.remove_list(&expiring_row(&expiry), left)?;
+            if removed < left {
+                self.expiries.remove(&expiry)?;
+                purged.lists += 1;
+            }
+            left -= removed;
+        }
+        Ok(left)
     }
 
     fn remove_row(&mut self, what: Expiring, key: &[u8; 32]) -> Result<(), StoreError> {
@@ -74,9 +96,10 @@ impl Txn<'_> {
             Expiring::Idempotency => drop(self.idempotency.remove(key)?),
             Expiring::Session => self.remove_session(key)?,
             Expiring::SignInLink => self.remove_link(key)?,
-            Expiring::List => self.remove_list(key)?,
             Expiring::Connection => drop(self.remove_connection(key)?),
             Expiring::Client => self.forget_client(key)?,
+            // See `remove_lists`.
+            Expiring::List => {}
             Expiring::Batch | Expiring::OpenBatch => {
                 self.batch_rows.remove(key)?;
                 self.batches.remove(key)?;

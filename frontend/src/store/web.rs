@@ -98,8 +98,8 @@ pub trait WebStore {
 
 /// The part of the store that keeps lists for the dashboard. The rules of [`Store`](super::Store) hold.
 pub trait ListStore {
-    /// Makes a list; `false` when the account has [`LISTS_MAX`] already.
-    fn create_list(&self, list: &List, now: UnixMs) -> Pending<bool, StoreError>;
+    /// Makes a list of so many bytes at most, if there is room for it.
+    fn create_list(&self, list: &List, room: ListRoom, now: UnixMs) -> Pending<ListMade, StoreError>;
 
     /// Writes a list in place of what it was, if it stands as expected; says whether it did. With it go the answers of
     /// the batch of number `done - 1`.
@@ -145,6 +145,9 @@ pub trait ListStore {
 
     /// Takes a list away; says whether it was there. Batches that were made of it go on.
     fn delete_list(&self, account: AccountId, id: ListId) -> Pending<bool, StoreError>;
+
+    /// Takes the lists away that were uploading when the process ended; says how many those were.
+    fn delete_unfinished_lists(&self) -> Pending<usize, StoreError>;
 
     /// The id of the list's batch of this number, whether it is made or not.
     fn batch_of_list(&self, list: &List, number: u32) -> BatchId;

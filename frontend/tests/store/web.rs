@@ -164,8 +164,8 @@ fn a_list_changes_only_from_where_it_is_thought_to_stand() {
     let (a, b) = (world.account("a", "free"), world.account("b", "free"));
     let mut one = list(&world, a, 1);
     let store = world.store();
-    assert_eq!(store.create_list(&one, START).wait(), Ok(true));
-    assert_eq!(store.create_list(&one, START).wait(), Ok(false), "once");
+    assert_eq!(store.create_list(&one, ListRoom::MOST, START).wait(), Ok(ListMade::Made));
+    assert_eq!(store.create_list(&one, ListRoom::MOST, START).wait(), Ok(ListMade::TooMany), "once");
     assert_eq!(store.put_list_part(&one, 0, b"one@example.com").wait(), Ok(true));
     one.state = ListState::Running;
     assert_eq!(store.put_list(&one, ListState::Ready, None).wait(), Ok(false));
@@ -194,9 +194,11 @@ fn lists_are_gone_after_their_time_and_are_few() {
     let mut world = World::new();
     let a = world.account("a", "free");
     for n in 0..LISTS_MAX as u128 {
-        assert_eq!(world.store().create_list(&list(&world, a, n), world.now).wait(), Ok(true));
+        let made = world.store().create_list(&list(&world, a, n), ListRoom::MOST, world.now).wait();
+        assert_eq!(made, Ok(ListMade::Made));
     }
-    assert_eq!(world.store().create_list(&list(&world, a, 999), world.now).wait(), Ok(false));
+    let made = world.store().create_list(&list(&world, a, 999), ListRoom::MOST, world.now).wait();
+    assert_eq!(made, Ok(ListMade::TooMany));
     let one = list(&world, a, 0);
     world.store().put_list_part(&one, 0, b"one@example.com").wait().unwrap();
     world.now = START + LIST_KEEP_MS - 1;
@@ -205,4 +207,31 @@ fn lists_are_gone_after_their_time_and_are_few() {
     assert_eq!(world.store().lists(a, world.now), Ok(vec![]));
     assert!(world.purge().lists > 0);
     assert_eq!(world.store().list_part(&one, 0), Ok(None));
+}
+
+#[test]
+fn lists_take_no_more_than_their_room() {
+    let mut world = World::new();
+    let (a, b) = (world.account("a", "free"), world.account("b", "free"));
+    let room = ListRoom { account: 100, all: 150 };
+    let make = |account, n, bytes| {
+        let list = List { bytes, ..list(&world, account, n) };
+        world.store().create_list(&list, room, world.now).wait().unwrap()
+    };
+    assert_eq!(make(a, 1, 101), ListMade::AccountFull);
+    assert_eq!(make(a, 2, 60), ListMade::Made);
+    assert_eq!(make(a, 3, 41), ListMade::AccountFull);
+    assert_eq!(make(a, 4, 40), ListMade::Made);
+    assert_eq!(make(b, 5, 51), ListMade::StoreFull);
+    assert_eq!(make(b, 6, 50), ListMade::Made);
+    assert_eq!(world.store().delete_list(a, list(&world, a, 2).id).wait(), Ok(true));
+    assert_eq!(make(b, 7, 51), ListMade::AccountFull);
+    assert_eq!(make(b, 8, 50), ListMade::Made);
+    // What was uploading does not outlast the process.
+    let mut read = List { bytes: 40, state: ListState::Reading, ..list(&world, a, 4) };
+    assert_eq!(world.store().put_list(&read, ListState::Uploading, None).wait(), Ok(true));
+    assert_eq!(world.store().delete_unfinished_lists().wait(), Ok(2));
+    assert_eq!(world.store().lists(b, world.now), Ok(vec![]));
+    read = world.store().lists(a, world.now).unwrap().remove(0);
+    assert_eq!(read.state, ListState::Reading);
 }

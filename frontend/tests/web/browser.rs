@@ -110,15 +110,7 @@ impl Browser {
 
     /// One request on a connection of its own.
     pub fn exchange(&mut self, path: &str, first: &str, headers: &str, body: &[u8]) -> Page {
-        let mut head =
-            format!("{first}Host: {}\r\nConnection: close\r\n{headers}{}", self.address, self.extra);
-        if !self.cookies.is_empty() {
-            let _ = write!(head, "Cookie: {}\r\n", self.cookies());
-        }
-        head.push_str("\r\n");
-        let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        stream.write_all(head.as_bytes()).unwrap();
+        let mut stream = self.begin(first, headers);
         // A server that refuses may close before it has read all.
         let _ = stream.write_all(body);
         let mut answer = Vec::new();
@@ -128,6 +120,20 @@ impl Browser {
             self.take_cookie(cookie);
         }
         page
+    }
+
+    /// Sends the head of a request alone.
+    pub fn begin(&self, first: &str, headers: &str) -> TcpStream {
+        let mut head =
+            format!("{first}Host: {}\r\nConnection: close\r\n{headers}{}", self.address, self.extra);
+        if !self.cookies.is_empty() {
+            let _ = write!(head, "Cookie: {}\r\n", self.cookies());
+        }
+        head.push_str("\r\n");
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.write_all(head.as_bytes()).unwrap();
+        stream
     }
 
     /// The cookies, as a request has them.

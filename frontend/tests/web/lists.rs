@@ -4,6 +4,7 @@ use crate::browser::{Browser, Page};
 use crate::keys::make;
 use crate::server::Server;
 use std::fmt::Write;
+use std::io::{Read, Write as _};
 use std::time::Duration;
 
 /// Uploads a file as a browser does, and follows.
@@ -136,6 +137,14 @@ fn what_cannot_be_checked_says_why() {
     unfit(b"email\nnobody\n", "", "The list has no address.");
     unfit(b"", "", "The list has no address.");
     unfit(b"PK\x03\x04\0\0", "", "The list");
+    let wide = format!("email{}\na@example.com\n", ",x".repeat(1_000));
+    unfit(wide.as_bytes(), "", "The list has more than 1000 columns");
+    let mut window = zstd::Encoder::new(Vec::new(), 3).unwrap();
+    window.window_log(24).unwrap();
+    window.write_all(b"a@example.com\n").unwrap();
+    unfit(&window.finish().unwrap(), "", "The list cannot be read");
+    let nothing = zstd::encode_all(&b""[..], 3).unwrap().repeat(100_000);
+    unfit(&nothing, "", "a long stretch of what is packed holds nothing");
     let page = upload(&mut browser, "two.csv", b"a,b\nx@example.com,y@example.com\n", "2");
     wait(&mut browser, &page.path, "Cost").says("Addresses 1");
     let big = upload(&mut browser, "big.csv", "a@example.com\n".repeat(100_000).as_bytes(), "");
@@ -144,6 +153,76 @@ fn what_cannot_be_checked_says_why() {
     let none = upload(&mut browser, "", b"", "");
     assert_eq!(none.status, 400);
     none.says("Choose a file first.");
+}
+
+#[test]
+fn an_account_fills_no_more_than_its_room() {
+    let server = Server::start(&["--dashboard-upload-mib", "1"]);
+    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let content = "a@example.com\n".repeat(60_000);
+    let first = upload(&mut browser, "first.txt", content.as_bytes(), "").path;
+    upload(&mut browser, "second.txt", content.as_bytes(), "");
+    let refused = upload(&mut browser, "third.txt", content.as_bytes(), "");
+    assert_eq!(refused.status, 409, "{}", refused.plain());
+    refused.says("as many MiB as they can have");
+    upload(&mut browser, "small.txt", b"a@example.com\n", "");
+    let page = wait(&mut browser, &first, "Cost");
+    browser.press(&page, &format!("{first}/delete"));
+    let third = upload(&mut browser, "third.txt", content.as_bytes(), "");
+    wait(&mut browser, &third.path, "Cost").says("Addresses 60000");
+}
+
+#[test]
+fn an_upload_whose_list_or_connection_is_gone_ends() {
+    let server = Server::start(&[]);
+    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let token = browser.get("/lists").token();
+    let begin = |browser: &Browser| {
+        let head = "POST /lists HTTP/1.1\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 9000000\r\n";
+        let mut stream = browser.begin(head, "Sec-Fetch-Site: same-origin\r\n");
+        let fields = format!(
+            "--b\r\nContent-Disposition: form-data; name=\"csrf\"\r\n\r\n{token}\r\n\
+             --b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"l.txt\"\r\n\r\n{}",
+            "a@example.com\n".repeat(1_000)
+        );
+        stream.write_all(fields.as_bytes()).unwrap();
+        stream
+    };
+    let mut stream = begin(&browser);
+    let text = wait(&mut browser, "/lists", "uploading").text();
+    let at = text.find("/lists/lst_").unwrap();
+    let path = text[at..].split('"').next().unwrap();
+    let page = browser.get(path);
+    browser.press(&page, &format!("{path}/delete")).says("No lists yet");
+    stream.write_all("a@example.com\n".repeat(10_000).as_bytes()).unwrap();
+    let mut status = [0; 12];
+    stream.read_exact(&mut status).unwrap();
+    assert_eq!(&status, b"HTTP/1.1 409");
+    drop(stream);
+    let stream = begin(&browser);
+    wait(&mut browser, "/lists", "uploading");
+    drop(stream);
+    wait(&mut browser, "/lists", "No lists yet");
+}
+
+/// Blank lines are no rows, and take no room packed: they are gone through in slices.
+#[test]
+fn what_lies_far_apart_is_found() {
+    let server = Server::start(&["--dashboard-upload-mib", "1"]);
+    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let gap = "\n".repeat(5 << 20);
+    let text = format!("mailbox_exists@a.example.com{gap}mailbox_exists@b.example.com{gap}none{gap}");
+    let packed = zstd::encode_all(text.as_bytes(), 3).unwrap();
+    let path = upload(&mut browser, "far.txt.zst", &packed, "").path;
+    let page = wait(&mut browser, &path, "Cost");
+    page.says("Rows 3").says("Addresses 2");
+    browser.press(&page, &format!("{path}/start"));
+    wait(&mut browser, &path, "Download the result");
+    assert_eq!(
+        browser.get(&format!("{path}/download")).text(),
+        "mailbox_exists@a.example.com,true,mailbox_exists\nmailbox_exists@b.example.com,true,mailbox_exists\n\
+         none,false,invalid_syntax\n"
+    );
 }
 
 #[test]

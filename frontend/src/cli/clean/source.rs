@@ -25,6 +25,33 @@ pub(super) const ROW_BYTES_MAX: usize = 1024 * 1024;
 /// How much is read at once.
 const BUFFER: usize = 64 * 1024;
 
+/// How much of a list without a row is read at one step.
+const STEP_BYTES: u64 = 256 * 1024;
+
+/// What is taken of a list that anybody may have made.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// Most octets, unpacked.
+    pub bytes: u64,
+    /// Most packed octets that unpack to nothing.
+    pub packed_without_output: u64,
+    /// The largest window of Zstandard, as a power of two: it is held in memory.
+    pub window_log: u32,
+    /// Most columns: each row is filled up to them.
+    pub columns: usize,
+}
+
+/// What a step came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A row.
+    Row,
+    /// The end.
+    End,
+    /// Nothing but blank lines: the row comes later.
+    Later,
+}
+
 /// A row of the list.
 #[derive(Debug, Default)]
 pub(crate) struct Row {
@@ -70,7 +97,7 @@ impl Source {
             CleanError::failed(format!("{} cannot be read: {why}", path.display()))
         };
         if is_stream(path) {
-            return Source::new(Box::new(std::io::stdin()), "standard input", None, format, column);
+            return Source::new(Box::new(std::io::stdin()), "standard input", None, format, column, None);
         }
         let file = File::open(path).map_err(|e| unreadable(&e))?;
         let metadata = file.metadata().map_err(|e| unreadable(&e))?;
@@ -79,7 +106,7 @@ impl Source {
         }
         let size = metadata.is_file().then_some(metadata.len());
         let format = format.or_else(|| detect::by_name(path));
-        Source::new(Box::new(file), &path.display().to_string(), size, format, column)
+        Source::new(Box::new(file), &path.display().to_string(), size, format, column, None)
     }
 
     /// Opens a list that comes from elsewhere; `name` stands for it in messages.
@@ -92,9 +119,10 @@ impl Source {
         size: Option<u64>,
         format: Option<Format>,
         column: Option<&str>,
+        limits: Option<Limits>,
     ) -> Result<Source, CleanError> {
         let unreadable = |e| CleanError::failed(format!("{name} cannot be read: {e}"));
-        let (mut input, packed) = unpack::open(input).map_err(unreadable)?;
+        let (mut input, packed) = unpack::open(input, limits).map_err(unreadable)?;
         let mut head = Vec::new();
         input.by_ref().take(SAMPLE_BYTES).read_to_end(&mut head).map_err(unreadable)?;
         let whole = (head.len() as u64) < SAMPLE_BYTES;
@@ -122,6 +150,9 @@ impl Source {
             }
             Format::Text => {}
         }
+        if let Some(limits) = limits.filter(|limits| shape.columns.count > limits.columns) {
+            return Err(CleanError::failed(format!("{name} has more than {} columns", limits.columns)));
+        }
         let input = Bounded::new(Box::new(Cursor::new(head).chain(input)) as Box<dyn Read>);
         let reader = match format {
             Format::Csv => Reader::Csv(Box::new(csv_reader(shape.delimiter, input))),
@@ -139,7 +170,7 @@ impl Source {
             fields: ByteRecord::new(),
             line: Vec::new(),
         };
-        if source.shape.columns.header && source.record()? {
+        if source.shape.columns.header && source.record()? == Step::Row {
             source.shape.header = source.fields.clone();
         }
         Ok(source)
@@ -160,8 +191,31 @@ impl Source {
     /// # Errors
     /// When reading fails, a row has no bounds, or a line is no JSON.
     pub fn next(&mut self, row: &mut Row) -> Result<bool, CleanError> {
-        if !self.record()? {
-            return Ok(false);
+        loop {
+            match self.step(row)? {
+                Step::Row => return Ok(true),
+                Step::End => return Ok(false),
+                Step::Later => {}
+            }
+        }
+    }
+
+    /// Unpacked octets that were gone through.
+    pub fn passed(&self) -> u64 {
+        match &self.reader {
+            Reader::Csv(reader) => reader.position().byte(),
+            Reader::Lines { read, .. } => *read,
+        }
+    }
+
+    /// [`Source::next`] with a bound on the work: it goes through little more than a row's longest length.
+    ///
+    /// # Errors
+    /// As [`Source::next`].
+    pub fn step(&mut self, row: &mut Row) -> Result<Step, CleanError> {
+        let step = self.record()?;
+        if step != Step::Row {
+            return Ok(step);
         }
         row.prefix.clear();
         row.address = match self.shape.format {
@@ -179,20 +233,20 @@ impl Source {
                 parse(&self.line)
             }
         };
-        row.end = match (&self.packed, &self.reader) {
-            (Some(count), _) => count.get(),
-            (None, Reader::Csv(reader)) => reader.position().byte() + self.skipped,
-            (None, Reader::Lines { read, .. }) => *read + self.skipped,
+        row.end = match &self.packed {
+            Some(count) => count.get(),
+            None => self.passed() + self.skipped,
         };
-        Ok(true)
+        Ok(Step::Row)
     }
 
     /// Reads the values or the line of the next row.
-    fn record(&mut self) -> Result<bool, CleanError> {
+    fn record(&mut self) -> Result<Step, CleanError> {
         let result = match &mut self.reader {
             Reader::Csv(reader) => {
                 reader.get_mut().refill();
-                reader.read_byte_record(&mut self.fields).map_err(io_error)
+                let came = reader.read_byte_record(&mut self.fields).map_err(io_error);
+                came.map(|came| if came { Step::Row } else { Step::End })
             }
             Reader::Lines { input, line, read } => next_line(input, &mut self.line, line, read),
         };
@@ -241,14 +295,15 @@ fn io_error(error: csv::Error) -> std::io::Error {
     }
 }
 
-/// Reads the next line that is not blank, without its end; `false` at the end.
+/// Reads the next line that is not blank, without its end.
 fn next_line(
     input: &mut BufReader<Input>,
     bytes: &mut Vec<u8>,
     line: &mut u64,
     read: &mut u64,
-) -> std::io::Result<bool> {
-    loop {
+) -> std::io::Result<Step> {
+    let began = *read;
+    while *read - began < STEP_BYTES {
         input.get_mut().refill();
         bytes.clear();
         *line += 1;
@@ -258,15 +313,16 @@ fn next_line(
             return Err(bounded::too_long());
         }
         if count == 0 {
-            return Ok(false);
+            return Ok(Step::End);
         }
         while matches!(bytes.last(), Some(b'\n' | b'\r')) {
             bytes.pop();
         }
         if !bytes.trim_ascii().is_empty() {
-            return Ok(true);
+            return Ok(Step::Row);
         }
     }
+    Ok(Step::Later)
 }
 
 /// The first records; the last one is left out where the sample may have cut it.
@@ -309,4 +365,24 @@ fn key(name: &str, head: &[u8], whole: bool, wanted: Option<&str>) -> Result<Str
             "there is no key `{wanted}`: the list has {keys}; name one of them with --column"
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blank_lines_end_a_step() {
+        let list =
+            [b"a@example.com".to_vec(), vec![b'\n'; 3 * BUFFER * 4], b"b@example.com".to_vec()].concat();
+        let mut source = Source::new(Box::new(Cursor::new(list)), "x", None, None, None, None).unwrap();
+        let mut row = Row::default();
+        let mut steps = Vec::new();
+        while steps.last() != Some(&Step::End) {
+            let before = source.passed();
+            steps.push(source.step(&mut row).unwrap());
+            assert!(source.passed() - before < STEP_BYTES + 100);
+        }
+        assert_eq!(steps, [Step::Row, Step::Later, Step::Later, Step::Row, Step::End]);
+    }
 }

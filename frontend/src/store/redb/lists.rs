@@ -14,12 +14,12 @@ const PARTS: &str = "list_parts";
 const CODES: &str = "list_codes";
 
 impl ListStore for RedbStore {
-    fn create_list(&self, list: &List, now: UnixMs) -> Pending<bool, StoreError> {
+    fn create_list(&self, list: &List, room: ListRoom, now: UnixMs) -> Pending<ListMade, StoreError> {
         let (account, id) = (list.account, list.id);
         match lists::seal(&self.vault, list) {
-            Ok(row) => {
-                self.writer.submit(Class::New, move |txn| Ok(Ok(txn.create_list(account, id, row, now)?)))
-            }
+            Ok(row) => self
+                .writer
+                .submit(Class::New, move |txn| Ok(Ok(txn.create_list(account, id, row, room, now)?))),
             Err(error) => Pending::ready(Err(error)),
         }
     }
@@ -110,6 +110,10 @@ impl ListStore for RedbStore {
     fn delete_list(&self, account: AccountId, id: ListId) -> Pending<bool, StoreError> {
         let key = list_key(account, id);
         self.writer.submit(Class::New, move |txn| Ok(Ok(txn.delete_list(key)?)))
+    }
+
+    fn delete_unfinished_lists(&self) -> Pending<usize, StoreError> {
+        self.writer.submit(Class::New, move |txn| Ok(Ok(txn.delete_unfinished_lists()?)))
     }
 
     fn batch_of_list(&self, list: &List, number: u32) -> BatchId {

@@ -11,6 +11,33 @@ pub const LIST_KEEP_MS: UnixMs = 7 * 24 * 60 * 60 * 1000;
 /// Lists of an account at once.
 pub const LISTS_MAX: usize = 50;
 
+/// How many bytes the content of lists may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListRoom {
+    /// Of one account's lists together.
+    pub account: u64,
+    /// Of all accounts' lists together.
+    pub all: u64,
+}
+
+impl ListRoom {
+    /// No bound.
+    pub const MOST: ListRoom = ListRoom { account: u64::MAX, all: u64::MAX };
+}
+
+/// What came of making a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListMade {
+    /// It is made.
+    Made,
+    /// The account has [`LISTS_MAX`] already, or this one.
+    TooMany,
+    /// The account's lists have too many bytes.
+    AccountFull,
+    /// All accounts' lists have too many bytes.
+    StoreFull,
+}
+
 /// Where a list stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListState {
@@ -47,7 +74,7 @@ pub struct List {
     pub column: String,
     /// Why it is unfit or paused; empty otherwise.
     pub why: String,
-    /// Bytes.
+    /// Bytes; as long as it is uploading, those that are kept free for it.
     pub bytes: u64,
     /// Rows, without a header.
     pub rows: u64,

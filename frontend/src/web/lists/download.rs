@@ -3,7 +3,7 @@
 //! It is made piece by piece as the caller takes it, so that memory does not depend on its length.
 
 use super::BATCH_ADDRESSES;
-use crate::cli::clean::source::{Row, Source};
+use crate::cli::clean::source::{Row, Source, Step};
 use crate::cli::clean::{Format, Verdict};
 use crate::router::Reply;
 use crate::store::{List, ListState, Store};
@@ -13,8 +13,10 @@ use std::sync::Arc;
 
 /// How much is made at once: less than a millisecond's work.
 const PIECE_BYTES: usize = 32 * 1024;
+/// How much of the list a piece goes through, whatever comes of it.
+const PIECE_INPUT: u64 = 256 * 1024;
 
-/// The pieces of an answer that is made while it is sent. A piece that cannot be made breaks the answer off.
+/// The pieces of an answer that is made while it is sent; one may be empty. A piece that cannot be made breaks the answer off.
 pub type Pieces = Box<dyn Iterator<Item = Result<Vec<u8>, String>>>;
 
 /// `GET /lists/{id}/download`.
@@ -60,9 +62,14 @@ impl Cleaned {
 
     fn piece(&mut self) -> Result<Vec<u8>, String> {
         let mut piece = self.head.take().unwrap_or_default();
-        while piece.len() < PIECE_BYTES && !self.ended {
-            if !self.source.next(&mut self.row).map_err(|error| error.message)? {
-                self.ended = true;
+        let began = self.source.passed();
+        while piece.len() < PIECE_BYTES && self.source.passed() - began < PIECE_INPUT {
+            match self.source.step(&mut self.row).map_err(|error| error.message)? {
+                Step::Row => {}
+                Step::End => self.ended = true,
+                Step::Later => break,
+            }
+            if self.ended {
                 break;
             }
             let verdict = match self.row.address {

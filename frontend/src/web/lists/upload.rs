@@ -7,15 +7,20 @@ use super::pages;
 use crate::clock;
 use crate::router::Reply;
 use crate::store::id::random_bits;
-use crate::store::{List, ListId, ListState};
+use crate::store::{AccountId, List, ListId, ListMade, ListRoom, ListState, Store};
 use crate::web::form::{Form, TOKEN};
 use crate::web::{Access, Problem, Visit, guard, page};
 use bytes::Bytes;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 /// How much of the content is written at once.
-const PART_BYTES: usize = 64 * 1024;
+///
+/// Sealed and with its key it fills a page of 64 KiB: a row that is longer by a little takes twice as much.
+const PART_BYTES: usize = 60 * 1024;
+/// Most bytes of all lists.
+const ALL_BYTES_MAX: u64 = 4 << 30;
 /// Longest field beside the file.
 const FIELD_BYTES_MAX: usize = 4 * 1024;
 /// Longest head of a part.
@@ -31,6 +36,9 @@ const NAME_CHARS_MAX: usize = 100;
 pub trait Incoming {
     /// The next piece; none at the end.
     fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Option<Bytes>, Problem>> + '_>>;
+
+    /// How many bytes come at most, where that is known.
+    fn most(&self) -> Option<u64>;
 }
 
 /// `POST /lists`.
@@ -43,6 +51,8 @@ pub async fn submit(mut visit: Visit) -> Result<Reply, Problem> {
     let (Some(incoming), Some(kind)) = (visit.incoming.take(), visit.head.content_type.clone()) else {
         return Err(unreadable());
     };
+    let bytes_max = visit.web.upload_bytes_max;
+    let most = incoming.most().unwrap_or(u64::MAX).min(bytes_max);
     let mut body = Multipart::new(incoming, &kind)?;
     let (token, column, file) = fields(&mut body).await?;
     let form = Form::parse(format!("{TOKEN}={token}").as_bytes()).map_err(|_| unreadable())?;
@@ -61,25 +71,65 @@ pub async fn submit(mut visit: Visit) -> Result<Reply, Problem> {
         name: file.chars().filter(|c| !c.is_control()).take(NAME_CHARS_MAX).collect(),
         column: column.trim().to_owned(),
         why: String::new(),
-        bytes: 0,
+        bytes: most,
         rows: 0,
         addresses: 0,
         submitted: 0,
         done: 0,
         counts: Vec::new(),
     };
-    if !visit.worker.store.create_list(&list, now).await? {
-        let why = "The account has as many lists as it can have. Delete one that is done with.";
-        return Ok(page::with_status(pages::render(&visit, Some(why))?, 409));
+    let room = ListRoom { account: bytes_max * 2, all: ALL_BYTES_MAX.max(bytes_max * 2) };
+    if let Some((status, why)) = refused(visit.worker.store.create_list(&list, room, now).await?) {
+        return Ok(page::with_status(pages::render(&visit, Some(why))?, status));
     }
-    if let Err(problem) = take(&visit, &mut body, &mut list).await {
+    list.bytes = 0;
+    let mut coming = Coming { store: Arc::clone(&visit.worker.store), account, id: list.id, ended: false };
+    let taken = take(&visit, &mut body, &mut list).await;
+    coming.ended = true;
+    if let Err(problem) = taken {
         visit.worker.store.delete_list(account, list.id).await?;
         return Err(problem);
     }
     list.state = ListState::Reading;
-    visit.worker.store.put_list(&list, ListState::Uploading, None).await?;
+    if !visit.worker.store.put_list(&list, ListState::Uploading, None).await? {
+        return Err(gone());
+    }
     visit.web.lists.wake();
     Ok(page::see_other(format!("/lists/{}", list.id)))
+}
+
+/// A list that is coming: it is deleted when the connection ends, and with it the handler.
+struct Coming {
+    store: Arc<dyn Store>,
+    account: AccountId,
+    id: ListId,
+    ended: bool,
+}
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        if !self.ended {
+            // Nobody waits: at the latest the next start deletes it.
+            drop(self.store.delete_list(self.account, self.id));
+        }
+    }
+}
+
+/// Why a list is not taken in, and what to do.
+fn refused(made: ListMade) -> Option<(u16, &'static str)> {
+    match made {
+        ListMade::Made => None,
+        ListMade::TooMany => {
+            Some((409, "The account has as many lists as it can have. Delete one that is done with."))
+        }
+        ListMade::AccountFull => Some((
+            409,
+            "The account's lists have as many MiB as they can have. Delete one that is done with, or pack the file.",
+        )),
+        ListMade::StoreFull => {
+            Some((503, "There is no room for another list now. Try again later, or upload a smaller one."))
+        }
+    }
 }
 
 /// The token, the column and the file's name; the content of the file comes next.
@@ -112,14 +162,23 @@ async fn take(visit: &Visit, body: &mut Multipart, list: &mut List) -> Result<()
         part.extend_from_slice(&piece);
         while part.len() >= PART_BYTES {
             let rest = part.split_off(PART_BYTES);
-            visit.worker.store.put_list_part(list, number, &part).await?;
+            put(visit, list, number, &part).await?;
             (part, number) = (rest, number + 1);
         }
     }
     if !part.is_empty() {
-        visit.worker.store.put_list_part(list, number, &part).await?;
+        put(visit, list, number, &part).await?;
     }
     Ok(())
+}
+
+/// Writes a part, if its list is still there.
+async fn put(visit: &Visit, list: &List, number: u32, part: &[u8]) -> Result<(), Problem> {
+    if visit.worker.store.put_list_part(list, number, part).await? { Ok(()) } else { Err(gone()) }
+}
+
+fn gone() -> Problem {
+    Problem::new(409, "The list was deleted while it came.")
 }
 
 /// The head of a part.
@@ -170,7 +229,14 @@ impl Multipart {
 
     /// Goes on to the next part; none behind the last.
     async fn part(&mut self) -> Result<Option<Part>, Problem> {
-        while self.piece().await?.is_some() {}
+        let mut passed = 0;
+        while let Some(piece) = self.piece().await? {
+            // What stands before the first boundary means nothing, and browsers send nothing there.
+            passed += piece.len();
+            if passed > FIELD_BYTES_MAX {
+                return Err(unreadable());
+            }
+        }
         self.at_mark = false;
         self.need(2).await?;
         if self.buffer.starts_with(b"--") {
@@ -280,6 +346,10 @@ mod tests {
             let piece = self.0.next();
             Box::pin(async move { Ok(piece) })
         }
+
+        fn most(&self) -> Option<u64> {
+            None
+        }
     }
 
     fn multipart(body: &str, size: usize) -> Multipart {
@@ -330,6 +400,10 @@ mod tests {
         assert!(now(fields(&mut multipart(&long, 1000))).is_err());
         let long = BODY.replacen("name=\"csrf\"", &format!("name=\"{}\"", "n".repeat(9000)), 1);
         assert!(now(fields(&mut multipart(&long, 1000))).is_err());
+        let preamble = "p".repeat(FIELD_BYTES_MAX - 100) + "\r\n" + BODY;
+        assert!(now(fields(&mut multipart(&preamble, 1000))).is_ok());
+        let preamble = "p".repeat(FIELD_BYTES_MAX + 100) + "\r\n" + BODY;
+        assert!(now(fields(&mut multipart(&preamble, 1000))).is_err());
         let no_file = "--XyZ\r\nContent-Disposition: form-data; name=\"csrf\"\r\n\r\ntoken\r\n--XyZ--\r\n";
         assert!(now(fields(&mut multipart(no_file, 9))).is_err());
         for kind in [

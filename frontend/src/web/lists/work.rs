@@ -6,24 +6,31 @@
 
 use super::BATCH_ADDRESSES;
 use crate::batch::Door;
-use crate::cli::clean::source::{Row, Source};
+use crate::cli::clean::source::{Row, Source, Step};
 use crate::clock;
 use crate::store::{
     AddressHash, BatchError, BatchMode, HoldError, List, ListId, ListState, NewBatch, NewRow, OpenBatch,
     Store, StoreError,
 };
+use crate::survive;
 use api::Reason;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Batches of a list that are open at once.
 const OPEN_MAX: u32 = 20;
 /// Most rows of a list: so many that nobody waits for the end of more.
 pub const ROWS_MAX: u64 = 5_000_000;
+/// How much of a list is gone through before the next one has its turn.
+const SLICE_BYTES: u64 = 2 * 1024 * 1024;
+/// Lists that are counted at once: each may hold a window of some MiB.
+const COUNTED_AT_ONCE: usize = 4;
 /// How often the thread looks while lists are at work.
 const LOOK: Duration = Duration::from_millis(250);
 /// And when there are none, or nobody woke it.
@@ -38,8 +45,10 @@ impl Lists {
     /// # Errors
     /// It could not be started.
     pub fn start(store: Arc<dyn Store>, door: Arc<Door>) -> io::Result<Lists> {
+        // Nobody sends the rest of them any longer.
+        store.delete_unfinished_lists().wait().map_err(io::Error::other)?;
         let (wake, woken) = sync_channel(1);
-        let work = move || Worker { store, door, open: HashMap::new() }.work(&woken);
+        let work = move || Worker::new(store, door).work(&woken);
         thread::Builder::new().name("lists".into()).spawn(work)?;
         Ok(Lists(wake))
     }
@@ -56,14 +65,90 @@ impl Lists {
 struct Worker {
     store: Arc<dyn Store>,
     door: Arc<Door>,
-    /// The lists whose rows are being read, each at the first row that is in no batch.
-    open: HashMap<ListId, Source>,
+    /// The lists that are being counted.
+    counted: HashMap<ListId, Open>,
+    /// The lists whose rows go into batches.
+    open: HashMap<ListId, Open>,
+    /// The lists whose turn failed, and until when they have none.
+    resting: HashMap<ListId, Instant>,
+    /// A list is not gone through to where it could be.
+    more: bool,
 }
 
 /// The rows of a list's next batch.
 type Rows = Vec<(String, AddressHash)>;
 
+/// A list that is being gone through, slice by slice.
+struct Open {
+    source: Source,
+    row: Row,
+    rows: u64,
+    /// Addresses that came; of a list that is checked, those that are in batches.
+    addresses: u64,
+    /// What came of the next batch.
+    batch: Rows,
+}
+
+impl Open {
+    fn new(store: &Arc<dyn Store>, list: &List) -> Result<Open, String> {
+        let source = super::source(Arc::clone(store), list)?;
+        Ok(Open { source, row: Row::default(), rows: 0, addresses: 0, batch: Vec::new() })
+    }
+
+    /// Rows and addresses, once the end is reached.
+    fn count(&mut self) -> Result<Option<(u64, u64)>, String> {
+        let until = self.source.passed() + SLICE_BYTES;
+        while self.source.passed() < until {
+            match self.source.step(&mut self.row).map_err(|error| error.message)? {
+                Step::Row => {
+                    self.rows += 1;
+                    self.addresses += u64::from(self.row.address.is_some());
+                }
+                Step::End => return Ok(Some((self.rows, self.addresses))),
+                Step::Later => {}
+            }
+            if self.rows > ROWS_MAX {
+                return Err(format!("The list has more than {ROWS_MAX} rows. Split it."));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The next batch behind so many addresses, once it is whole.
+    fn batch(&mut self, store: &Arc<dyn Store>, submitted: u64) -> Result<Option<Rows>, String> {
+        let until = self.source.passed() + SLICE_BYTES;
+        while (self.batch.len() as u64) < BATCH_ADDRESSES {
+            if self.source.passed() >= until {
+                return Ok(None);
+            }
+            match self.source.step(&mut self.row).map_err(|error| error.message)? {
+                Step::Row => {}
+                Step::End => break,
+                Step::Later => continue,
+            }
+            match &self.row.address {
+                Some(_) if self.addresses < submitted => self.addresses += 1,
+                Some(address) => {
+                    let hash = store.hash_address(&address.canonical());
+                    self.batch.push((address.as_str().to_owned(), hash));
+                }
+                None => {}
+            }
+        }
+        if self.batch.is_empty() {
+            return Err("The list ended before its time.".into());
+        }
+        self.addresses += self.batch.len() as u64;
+        Ok(Some(std::mem::take(&mut self.batch)))
+    }
+}
+
 impl Worker {
+    fn new(store: Arc<dyn Store>, door: Arc<Door>) -> Worker {
+        let (counted, open, resting) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Worker { store, door, counted, open, resting, more: false }
+    }
+
     fn work(mut self, woken: &Receiver<()>) {
         let mut pause = Duration::ZERO;
         loop {
@@ -74,7 +159,8 @@ impl Worker {
             if self.door.is_closed() {
                 return;
             }
-            pause = match self.round() {
+            pause = match self.round(Worker::turn) {
+                Ok(true) if self.more => Duration::ZERO,
                 Ok(true) => LOOK,
                 Ok(false) => REST,
                 Err(error) => {
@@ -86,22 +172,68 @@ impl Worker {
     }
 
     /// One look at all of them; says whether there are any.
-    fn round(&mut self) -> Result<bool, StoreError> {
+    fn round(
+        &mut self,
+        turn: impl Fn(&mut Worker, List) -> Result<(), StoreError>,
+    ) -> Result<bool, StoreError> {
         let lists = self.store.lists_at_work(clock::now())?;
-        self.open.retain(|id, _| lists.iter().any(|list| list.id == *id));
+        self.more = false;
+        for open in [&mut self.counted, &mut self.open] {
+            open.retain(|id, _| lists.iter().any(|list| list.id == *id));
+        }
+        self.resting.retain(|id, until| Instant::now() < *until && lists.iter().any(|list| list.id == *id));
         for list in &lists {
-            match list.state {
-                ListState::Reading => self.read(list.clone())?,
-                _ => self.go_on(list.clone())?,
+            if self.resting.contains_key(&list.id) {
+                continue;
             }
+            // What a panic leaves behind of the list itself is dropped below.
+            match catch_unwind(AssertUnwindSafe(|| turn(self, list.clone()))) {
+                Ok(Ok(())) => continue,
+                Ok(Err(error)) => tracing::warn!("a list could not go on: {error}"),
+                Err(payload) => {
+                    survive::forget(payload);
+                    self.give_up(list);
+                }
+            }
+            self.counted.remove(&list.id);
+            self.open.remove(&list.id);
+            self.resting.insert(list.id, Instant::now() + REST);
         }
         Ok(!lists.is_empty())
     }
 
+    fn turn(&mut self, list: List) -> Result<(), StoreError> {
+        match list.state {
+            ListState::Reading => self.read(list),
+            _ => self.go_on(list),
+        }
+    }
+
+    /// Of a list that makes this fail: it would do so at every turn.
+    fn give_up(&self, list: &List) {
+        let unfit = || {
+            let Some(mut list) = self.store.list(list.account, list.id, clock::now())? else {
+                return Ok(false);
+            };
+            let before = std::mem::replace(&mut list.state, ListState::Unfit);
+            list.why =
+                "The list cannot be checked: a defect of the service was met. Its operator can tell more."
+                    .into();
+            self.store.put_list(&list, before, None).wait()
+        };
+        if let Err(error) = unfit() {
+            tracing::warn!("a list could not be given up: {error}");
+        }
+    }
+
     /// Counts its rows and addresses, or says why it cannot be checked.
-    fn read(&self, mut list: List) -> Result<(), StoreError> {
+    fn read(&mut self, mut list: List) -> Result<(), StoreError> {
         match self.count(&list) {
-            Ok((rows, addresses)) => {
+            Ok(None) => {
+                self.more = true;
+                return Ok(());
+            }
+            Ok(Some((rows, addresses))) => {
                 (list.rows, list.addresses) = (rows, addresses);
                 list.state = ListState::Ready;
                 if addresses == 0 {
@@ -114,20 +246,18 @@ impl Worker {
                 list.why = why;
             }
         }
+        self.counted.remove(&list.id);
         self.store.put_list(&list, ListState::Reading, None).wait().map(drop)
     }
 
-    fn count(&self, list: &List) -> Result<(u64, u64), String> {
-        let mut source = super::source(Arc::clone(&self.store), list)?;
-        let (mut rows, mut addresses, mut row) = (0, 0, Row::default());
-        while source.next(&mut row).map_err(|error| error.message)? {
-            rows += 1;
-            addresses += u64::from(row.address.is_some());
-            if rows > ROWS_MAX {
-                return Err(format!("The list has more than {ROWS_MAX} rows. Split it."));
-            }
+    /// A slice of it; none as long as there are more, or others have their turn.
+    fn count(&mut self, list: &List) -> Result<Option<(u64, u64)>, String> {
+        let room = self.counted.len() < COUNTED_AT_ONCE;
+        match self.counted.entry(list.id) {
+            Entry::Occupied(open) => open.into_mut().count(),
+            Entry::Vacant(place) if room => place.insert(Open::new(&self.store, list)?).count(),
+            Entry::Vacant(_) => Ok(None),
         }
-        Ok((rows, addresses))
     }
 
     /// Takes the answers of batches that are complete, and makes new ones.
@@ -141,7 +271,6 @@ impl Worker {
         if list.submitted >= list.addresses && list.done == batches(list.submitted) {
             list.state = ListState::Completed;
             self.store.put_list(&list, ListState::Running, None).wait()?;
-            self.open.remove(&list.id);
         }
         Ok(())
     }
@@ -180,8 +309,13 @@ impl Worker {
     /// Makes the next batch; says whether the list can go on.
     fn submit(&mut self, list: &mut List) -> Result<bool, StoreError> {
         let rows = match self.next_rows(list) {
-            Ok(rows) => rows,
+            Ok(Some(rows)) => rows,
+            Ok(None) => {
+                self.more = true;
+                return Ok(false);
+            }
             Err(why) => {
+                self.open.remove(&list.id);
                 list.state = ListState::Unfit;
                 list.why = why;
                 return self.store.put_list(list, ListState::Running, None).wait().map(|_| false);
@@ -216,32 +350,80 @@ impl Worker {
             }
         }
         list.submitted += total as u64;
+        if list.submitted >= list.addresses {
+            self.open.remove(&list.id);
+        }
         self.store.put_list(list, ListState::Running, None).wait()
     }
 
-    /// The addresses of the next batch.
-    fn next_rows(&mut self, list: &List) -> Result<Rows, String> {
-        let mut row = Row::default();
-        if !self.open.contains_key(&list.id) {
-            let mut source = super::source(Arc::clone(&self.store), list)?;
-            let mut passed = 0;
-            while passed < list.submitted && source.next(&mut row).map_err(|error| error.message)? {
-                passed += u64::from(row.address.is_some());
-            }
-            self.open.insert(list.id, source);
-        }
-        let Some(source) = self.open.get_mut(&list.id) else { return Err("The list is gone.".into()) };
-        let mut rows = Vec::new();
-        while (rows.len() as u64) < BATCH_ADDRESSES && source.next(&mut row).map_err(|error| error.message)? {
-            if let Some(address) = &row.address {
-                rows.push((address.as_str().to_owned(), self.store.hash_address(&address.canonical())));
-            }
-        }
-        if rows.is_empty() { Err("The list ended before its time.".into()) } else { Ok(rows) }
+    /// The addresses of the next batch; none as long as it is not whole.
+    fn next_rows(&mut self, list: &List) -> Result<Option<Rows>, String> {
+        let open = match self.open.entry(list.id) {
+            Entry::Occupied(open) => open.into_mut(),
+            Entry::Vacant(place) => place.insert(Open::new(&self.store, list)?),
+        };
+        open.batch(&self.store, list.submitted)
     }
 }
 
 /// How many batches so many addresses make.
 fn batches(addresses: u64) -> u32 {
     u32::try_from(addresses.div_ceil(BATCH_ADDRESSES)).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{AccountId, ListRoom, PlanTable, RedbStore, StoreOptions};
+    use std::cell::RefCell;
+
+    #[test]
+    fn one_lists_failure_is_not_that_of_others() {
+        let (folder, now) = (tempfile::tempdir().unwrap(), clock::now());
+        let options = StoreOptions::default();
+        let store = RedbStore::open(folder.path(), PlanTable::standard(), options, now).unwrap().0;
+        let store: Arc<dyn Store> = Arc::new(store);
+        let account = AccountId::new(now, 1);
+        let made: Vec<ListId> = (1..=3).map(|n| make(&store, account, n)).collect();
+        let mut worker = Worker::new(Arc::clone(&store), Arc::new(Door::default()));
+        let turns = RefCell::new(Vec::new());
+        let turn = |_: &mut Worker, list: List| {
+            turns.borrow_mut().push(list.id);
+            assert_ne!(list.id, made[0], "a defect");
+            if list.id == made[1] { Err(StoreError::Failed("a fault".into())) } else { Ok(()) }
+        };
+        assert_eq!(worker.round(turn), Ok(true));
+        assert_eq!(*turns.borrow(), made);
+        let state = |n: usize| store.list(account, made[n], now).unwrap().unwrap().state;
+        assert_eq!(
+            [state(0), state(1), state(2)],
+            [ListState::Unfit, ListState::Reading, ListState::Reading]
+        );
+        turns.borrow_mut().clear();
+        assert_eq!(worker.round(turn), Ok(true));
+        assert_eq!(*turns.borrow(), [made[2]], "one is given up, and one rests");
+    }
+
+    fn make(store: &Arc<dyn Store>, account: AccountId, n: u128) -> ListId {
+        let now = clock::now();
+        let mut list = List {
+            id: ListId::new(now, n),
+            account,
+            created_at: now,
+            state: ListState::Uploading,
+            name: String::new(),
+            column: String::new(),
+            why: String::new(),
+            bytes: 0,
+            rows: 0,
+            addresses: 0,
+            submitted: 0,
+            done: 0,
+            counts: Vec::new(),
+        };
+        store.create_list(&list, ListRoom::MOST, now).wait().unwrap();
+        list.state = ListState::Reading;
+        store.put_list(&list, ListState::Uploading, None).wait().unwrap();
+        list.id
+    }
 }

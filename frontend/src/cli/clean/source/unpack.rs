@@ -1,9 +1,10 @@
 //! Packed lists: gzip (RFC 1952, of any number of members) and Zstandard (RFC 8878, of any number of frames), known by
 //! how they begin.
 
+use super::Limits;
 use flate2::read::MultiGzDecoder;
 use std::cell::Cell;
-use std::io::{Cursor, Read, Result};
+use std::io::{Cursor, Error, Read, Result};
 use std::rc::Rc;
 
 const GZIP: &[u8] = b"\x1f\x8b\x08";
@@ -22,30 +23,73 @@ impl Count {
 struct Counted {
     input: Box<dyn Read>,
     count: Count,
+    /// How many octets may be read before the next one comes out.
+    left: Rc<Cell<u64>>,
 }
 
 impl Read for Counted {
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
-        let count = self.input.read(buffer)?;
+        let left = self.left.get();
+        if left == 0 {
+            return Err(Error::other("a long stretch of what is packed holds nothing"));
+        }
+        let room = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let count = self.input.read(&mut buffer[..room])?;
+        self.left.set(left - count as u64);
         self.count.0.set(self.count.0.get() + count as u64);
         Ok(count)
     }
 }
 
+/// Gives out no more than the limits allow.
+struct Limited {
+    input: Box<dyn Read>,
+    limits: Limits,
+    given: u64,
+    /// See [`Counted`].
+    left: Rc<Cell<u64>>,
+}
+
+impl Read for Limited {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        self.left.set(self.limits.packed_without_output);
+        let count = self.input.read(buffer)?;
+        self.given += count as u64;
+        if self.given > self.limits.bytes {
+            let mib = self.limits.bytes >> 20;
+            return Err(Error::other(format!("it has more than {mib} MiB unpacked. Split it")));
+        }
+        Ok(count)
+    }
+}
+
 /// The input unpacked, and where it was packed, the count of what was read of it.
-pub(super) fn open(mut input: Box<dyn Read>) -> Result<(Box<dyn Read>, Option<Count>)> {
+pub(super) fn open(
+    mut input: Box<dyn Read>,
+    limits: Option<Limits>,
+) -> Result<(Box<dyn Read>, Option<Count>)> {
     let mut head = Vec::new();
     input.by_ref().take(ZSTD.len() as u64).read_to_end(&mut head)?;
     let (gzip, zstd) = (head.starts_with(GZIP), head.starts_with(ZSTD));
     let whole: Box<dyn Read> = Box::new(Cursor::new(head).chain(input));
-    if !gzip && !zstd {
-        return Ok((whole, None));
-    }
-    let count = Count::default();
-    let packed = Counted { input: whole, count: count.clone() };
-    let input: Box<dyn Read> =
-        if gzip { Box::new(MultiGzDecoder::new(packed)) } else { Box::new(zstd::Decoder::new(packed)?) };
-    Ok((input, Some(count)))
+    let (count, left) = (Count::default(), Rc::new(Cell::new(u64::MAX)));
+    let counted = |input| Counted { input, count: count.clone(), left: Rc::clone(&left) };
+    let input: Box<dyn Read> = if gzip {
+        Box::new(MultiGzDecoder::new(counted(whole)))
+    } else if zstd {
+        let mut decoder = zstd::Decoder::new(counted(whole))?;
+        if let Some(limits) = limits {
+            decoder.window_log_max(limits.window_log)?;
+        }
+        Box::new(decoder)
+    } else {
+        whole
+    };
+    let input = match limits {
+        Some(limits) => Box::new(Limited { input, limits, given: 0, left }),
+        None => input,
+    };
+    Ok((input, (gzip || zstd).then_some(count)))
 }
 
 #[cfg(test)]
@@ -63,7 +107,7 @@ mod tests {
 
     fn unpacked(bytes: Vec<u8>) -> Result<Vec<u8>> {
         let mut out = Vec::new();
-        open(Box::new(Cursor::new(bytes)))?.0.read_to_end(&mut out)?;
+        open(Box::new(Cursor::new(bytes)), None)?.0.read_to_end(&mut out)?;
         Ok(out)
     }
 
@@ -75,7 +119,7 @@ mod tests {
             ([gzip(b"one "), gzip(b""), gzip(b"two")].concat(), true),
             ([zstd(b"one "), zstd(b"two")].concat(), true),
         ] {
-            let (mut input, count) = open(Box::new(Cursor::new(bytes.clone()))).unwrap();
+            let (mut input, count) = open(Box::new(Cursor::new(bytes.clone())), None).unwrap();
             let mut out = Vec::new();
             input.read_to_end(&mut out).unwrap();
             assert_eq!(out, b"one two");
@@ -96,5 +140,36 @@ mod tests {
         let mut broken = gzip.clone();
         broken[gzip.len() / 2..][..50].fill(0xff);
         assert!(unpacked(broken).is_err());
+    }
+
+    const LIMITS: Limits = Limits { bytes: 1 << 20, packed_without_output: 4096, window_log: 21, columns: 9 };
+
+    fn limited(bytes: Vec<u8>) -> std::result::Result<usize, String> {
+        let said = |error: Error| error.to_string();
+        let mut input = open(Box::new(Cursor::new(bytes)), Some(LIMITS)).map_err(said)?.0;
+        input.read_to_end(&mut Vec::new()).map_err(said)
+    }
+
+    #[test]
+    fn what_unpacks_to_more_than_it_may_is_an_error() {
+        let (most, over) = (vec![b'\n'; 1 << 20], vec![b'\n'; (1 << 20) + 1]);
+        for pack in [|text: &[u8]| text.to_vec(), gzip, |text: &[u8]| zstd::encode_all(text, 3).unwrap()] {
+            assert_eq!(limited(pack(&most)), Ok(1 << 20));
+            let why = limited(pack(&over)).expect_err("it is too long");
+            assert!(why.contains("more than 1 MiB unpacked"), "{why}");
+        }
+    }
+
+    #[test]
+    fn what_holds_nothing_for_long_or_takes_much_memory_is_an_error() {
+        let hollow =
+            [zstd::encode_all(&b"a"[..], 3).unwrap(), zstd::encode_all(&b""[..], 3).unwrap().repeat(1000)];
+        assert!(limited(hollow.concat()).expect_err("it is hollow").contains("holds nothing"));
+        let mut encoder = zstd::Encoder::new(Vec::new(), 3).unwrap();
+        encoder.window_log(22).unwrap();
+        encoder.write_all(&[0; 1000]).unwrap();
+        let wide = encoder.finish().unwrap();
+        assert_eq!(unpacked(wide.clone()).unwrap().len(), 1000);
+        assert!(limited(wide).is_err());
     }
 }
