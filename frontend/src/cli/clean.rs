@@ -38,6 +38,7 @@ use super::flags::{ENGINE, Flags};
 use super::{Failure, StartEngine, log, open_files};
 pub use checker::{Answered, Checker};
 pub use domains::DomainRows;
+use engine::config::Pace;
 use sink::Sink;
 use source::Source;
 use state::State;
@@ -52,8 +53,9 @@ pub use verdict::Verdict;
 const UNDER_WAY_MAX: usize = 100_000;
 /// Fewest.
 const UNDER_WAY_MIN: usize = 10_000;
-/// Addresses under way for each session that there may be: a transaction that is asked, and most of the next. With more
-/// of them an address costs a fifth more, since what is known of it has left the processor's caches.
+/// Addresses under way for each session that there may be, where nothing is paced: a transaction that is asked, and most
+/// of the next. With more of them an address costs a fifth more, since what is known of it has left the processor's caches.
+/// Where sites are paced, time matters more: the more sites are at work, the less it is that each of them is waited for.
 const UNDER_WAY_A_SESSION: usize = 10;
 
 #[derive(clap::Args)]
@@ -73,7 +75,10 @@ pub(super) fn run(args: Args, start_engine: StartEngine) -> Result<(), Failure> 
         let mut config = config.engine_config().map_err(|error| CleanError::usage(error.0))?;
         // The list is all that the engine works on; where the operator says nothing, it gets what it can use.
         if config.tickets_max == engine::config::EngineConfig::default().tickets_max {
-            let wanted = config.sessions.saturating_mul(UNDER_WAY_A_SESSION);
+            let wanted = match config.pace {
+                Pace::Lab => config.sessions.saturating_mul(UNDER_WAY_A_SESSION),
+                Pace::Polite | Pace::Fast => UNDER_WAY_MAX,
+            };
             config.tickets_max = wanted.clamp(UNDER_WAY_MIN, UNDER_WAY_MAX);
         }
         let started = start_engine(config).map_err(|error| CleanError::failed(error.0))?;
