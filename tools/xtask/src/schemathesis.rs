@@ -52,17 +52,7 @@ const VERSION_LIMIT: Duration = Duration::from_secs(60);
 const RUN_LIMIT: Duration = Duration::from_secs(1200);
 
 pub fn main(options: &Options) -> ExitCode {
-    match process::watch_signals().and_then(|()| run(options)) {
-        Ok(Tally { passed, failed }) => {
-            report::line(&format!("{passed} passed, {failed} failed"));
-            if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-        }
-        Err(Failure(message)) => {
-            report::line(&format!("schemathesis: {message}"));
-            report::line("0 passed, 1 failed");
-            ExitCode::FAILURE
-        }
-    }
+    report::end("schemathesis", process::watch_signals().and_then(|()| run(options)))
 }
 
 fn run(options: &Options) -> Result<Tally, Failure> {

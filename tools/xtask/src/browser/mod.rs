@@ -38,17 +38,7 @@ const CONFIG: &str = "serve.toml";
 const SCRIPT_LIMIT: Duration = Duration::from_secs(600);
 
 pub fn main(options: &Options) -> ExitCode {
-    match process::watch_signals().and_then(|()| run(options)) {
-        Ok(Tally { passed, failed }) => {
-            report::line(&format!("{passed} passed, {failed} failed"));
-            if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-        }
-        Err(Failure(message)) => {
-            report::line(&format!("browser: {message}"));
-            report::line("0 passed, 1 failed");
-            ExitCode::FAILURE
-        }
-    }
+    report::end("browser", process::watch_signals().and_then(|()| run(options)))
 }
 
 fn run(options: &Options) -> Result<Tally, Failure> {

@@ -1,6 +1,8 @@
 //! What the person at the terminal sees, and the count of it.
 
+use super::Failure;
 use std::io::Write;
+use std::process::ExitCode;
 
 /// How many checks held.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -9,6 +11,16 @@ pub struct Tally {
     pub passed: u32,
     /// Those that did not.
     pub failed: u32,
+}
+
+/// Closes a run of the task `name`: with its counts, or with why there are none, as `.ci/run` reads them.
+pub fn end(name: &str, outcome: Result<Tally, Failure>) -> ExitCode {
+    let Tally { passed, failed } = outcome.unwrap_or_else(|Failure(message)| {
+        line(&format!("{name}: {message}"));
+        Tally { passed: 0, failed: 1 }
+    });
+    line(&format!("{passed} passed, {failed} failed"));
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 impl Tally {

@@ -82,17 +82,7 @@ enum Name {
 
 /// Measures, prints a table for each name and counts whether the verdicts were right.
 pub fn main(options: &Options) -> ExitCode {
-    match process::watch_signals().and_then(|()| run(options)) {
-        Ok(Tally { passed, failed }) => {
-            report::line(&format!("{passed} passed, {failed} failed"));
-            if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-        }
-        Err(Failure(message)) => {
-            report::line(&format!("measure: {message}"));
-            report::line("0 passed, 1 failed");
-            ExitCode::FAILURE
-        }
-    }
+    report::end("measure", process::watch_signals().and_then(|()| run(options)))
 }
 
 fn run(options: &Options) -> Result<Tally, Failure> {
