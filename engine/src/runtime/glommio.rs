@@ -9,7 +9,8 @@
 )]
 
 use super::{
-    Datagrams, Rented, Runtime, Stream, caught, deadlines, send_now, tcp_socket, timed_out, udp_socket,
+    Datagrams, Rented, Runtime, Stream, caught, deadlines, receive_now, send_now, send_segments, tcp_socket,
+    timed_out, udp_socket,
 };
 use futures_lite::{AsyncReadExt, AsyncWriteExt};
 use glommio_crate::timer::Timer;
@@ -85,8 +86,15 @@ impl Stream for glommio_crate::net::TcpStream {
 
 impl Datagrams for glommio_crate::net::UdpSocket {
     fn send(&self, datagram: &[u8]) -> io::Result<()> {
-        // SAFETY: the descriptor is open as long as `self` lives, and the borrow ends with the statement.
-        send_now(unsafe { BorrowedFd::borrow_raw(self.as_raw_fd()) }, datagram)
+        send_now(borrowed(self), datagram)
+    }
+
+    fn send_all(&self, datagrams: &[u8], length: u16) -> io::Result<()> {
+        send_segments(borrowed(self), datagrams, length)
+    }
+
+    fn receive_now(&self, buffer: &mut [u8]) -> Option<usize> {
+        receive_now(borrowed(self), buffer)
     }
 
     async fn receive(&self, mut buffer: Vec<u8>) -> Rented<usize> {
@@ -95,6 +103,11 @@ impl Datagrams for glommio_crate::net::UdpSocket {
         buffer.truncate(*result.as_ref().unwrap_or(&0));
         (result, buffer)
     }
+}
+
+fn borrowed(socket: &glommio_crate::net::UdpSocket) -> BorrowedFd<'_> {
+    // SAFETY: the descriptor is open as long as `socket` lives, which the borrow does not outlast.
+    unsafe { BorrowedFd::borrow_raw(socket.as_raw_fd()) }
 }
 
 /// Drives `main` to its end on this thread.

@@ -113,6 +113,17 @@ impl Datagrams for Port {
         Ok(())
     }
 
+    fn send_all(&self, datagrams: &[u8], length: u16) -> io::Result<()> {
+        datagrams.chunks(usize::from(length)).try_for_each(|datagram| self.send(datagram))
+    }
+
+    fn receive_now(&self, buffer: &mut [u8]) -> Option<usize> {
+        let datagram = self.arrived.borrow_mut().pop_front()?;
+        let count = datagram.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&datagram[..count]);
+        Some(count)
+    }
+
     async fn receive(&self, mut buffer: Vec<u8>) -> Rented<usize> {
         let datagram = poll_fn(|context| match self.arrived.borrow_mut().pop_front() {
             Some(datagram) => Poll::Ready(datagram),

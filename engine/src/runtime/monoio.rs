@@ -3,7 +3,8 @@
 #![expect(unsafe_code, reason = "monoio's sockets show their descriptors only raw")]
 
 use super::{
-    Datagrams, Rented, Runtime, Stream, caught, deadlines, send_now, tcp_socket, timed_out, udp_socket,
+    Datagrams, Rented, Runtime, Stream, caught, deadlines, receive_now, send_now, send_segments, tcp_socket,
+    timed_out, udp_socket,
 };
 use ::monoio::io::{AsyncReadRent, AsyncWriteRentExt};
 use ::monoio::{IoUringDriver, LegacyDriver, RuntimeBuilder};
@@ -78,13 +79,25 @@ impl Stream for ::monoio::net::TcpStream {
 
 impl Datagrams for ::monoio::net::udp::UdpSocket {
     fn send(&self, datagram: &[u8]) -> io::Result<()> {
-        // SAFETY: the descriptor is open as long as `self` lives, and the borrow ends with the statement.
-        send_now(unsafe { BorrowedFd::borrow_raw(self.as_raw_fd()) }, datagram)
+        send_now(borrowed(self), datagram)
+    }
+
+    fn send_all(&self, datagrams: &[u8], length: u16) -> io::Result<()> {
+        send_segments(borrowed(self), datagrams, length)
+    }
+
+    fn receive_now(&self, buffer: &mut [u8]) -> Option<usize> {
+        receive_now(borrowed(self), buffer)
     }
 
     async fn receive(&self, buffer: Vec<u8>) -> Rented<usize> {
         self.recv(buffer).await
     }
+}
+
+fn borrowed(socket: &::monoio::net::udp::UdpSocket) -> BorrowedFd<'_> {
+    // SAFETY: the descriptor is open as long as `socket` lives, which the borrow does not outlast.
+    unsafe { BorrowedFd::borrow_raw(socket.as_raw_fd()) }
 }
 
 /// Which kernel interface, and how its ring is set up.

@@ -128,6 +128,15 @@ impl Datagrams for Port {
         Ok(())
     }
 
+    fn send_all(&self, datagrams: &[u8], length: u16) -> io::Result<()> {
+        datagrams.chunks(usize::from(length)).try_for_each(|datagram| self.send(datagram))
+    }
+
+    /// What comes, comes one by one: which task is next is drawn anew for each.
+    fn receive_now(&self, _buffer: &mut [u8]) -> Option<usize> {
+        None
+    }
+
     async fn receive(&self, mut buffer: Vec<u8>) -> Rented<usize> {
         let datagram = poll_fn(|context| executor::with_net(|net, _| net.receive(self.0, context))).await;
         buffer.extend_from_slice(&datagram);

@@ -4,10 +4,11 @@ use super::AddressError;
 use crate::limits::{DOMAIN_BYTES_MAX, LABEL_BYTES_MAX};
 use idna::uts46::{AsciiDenyList, DnsLength, Hyphens, Uts46};
 use std::fmt;
+use std::sync::Arc;
 
-/// A domain in A-label form, lower case, of two labels or more, without a root dot.
+/// A domain in A-label form, lower case, of two labels or more, without a root dot. A clone shares the text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Domain(Box<str>);
+pub struct Domain(Arc<str>);
 
 impl Domain {
     /// Parses a domain in A-labels or U-labels, in any case, by UTS 46: non-transitional processing, STD3 rules. Hyphens in
@@ -33,6 +34,11 @@ impl Domain {
     /// The A-label form.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The text of the A-label form, shared.
+    pub(crate) fn shared(&self) -> Arc<str> {
+        Arc::clone(&self.0)
     }
 
     /// The domain under which its owner registered it, by the public suffix list: `example.co.uk` for

@@ -4,19 +4,24 @@
 //! was not read since the hand of the clock last passed it.
 
 use super::{Failure, Outcome, Question};
-use std::collections::HashMap;
+use hashbrown::HashTable;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Instant;
 
 /// Outcomes by question.
 pub struct Cache {
-    index: HashMap<Question, usize>,
+    /// Where in `slots` a question is, by its hash.
+    index: HashTable<u32>,
+    keyed: RandomState,
     slots: Vec<Slot>,
     capacity: usize,
     hand: usize,
 }
 
 struct Slot {
+    /// Of the question, so that to forget it does not take reading its name.
+    hash: u64,
     question: Question,
     outcome: Arc<Outcome>,
     expires: Instant,
@@ -26,12 +31,14 @@ struct Slot {
 impl Cache {
     /// A cache for `capacity` outcomes, one at least. Memory is taken as it fills.
     pub fn new(capacity: usize) -> Cache {
-        Cache { index: HashMap::new(), slots: Vec::new(), capacity: capacity.max(1), hand: 0 }
+        let capacity = capacity.clamp(1, u32::MAX as usize);
+        Cache { index: HashTable::new(), keyed: RandomState::new(), slots: Vec::new(), capacity, hand: 0 }
     }
 
     /// What is known about the question at `now`.
     pub fn get(&mut self, question: &Question, now: Instant) -> Option<Arc<Outcome>> {
-        let slot = &mut self.slots[*self.index.get(question)?];
+        let at = self.place(self.keyed.hash_one(question), question)?;
+        let slot = &mut self.slots[at];
         if slot.expires <= now {
             return None;
         }
@@ -44,22 +51,31 @@ impl Cache {
         let failed = matches!(outcome, Outcome::Failed { .. });
         let expires = now + outcome.ttl();
         let outcome = Arc::new(outcome);
-        let slot = Slot { question, outcome: Arc::clone(&outcome), expires, read: false };
-        if let Some(&at) = self.index.get(&slot.question) {
+        let hash = self.keyed.hash_one(&question);
+        let slot = Slot { hash, question, outcome: Arc::clone(&outcome), expires, read: false };
+        if let Some(at) = self.place(hash, &slot.question) {
             let known = &mut self.slots[at];
             if !failed || known.expires <= now {
                 *known = slot;
             }
             return outcome;
         }
-        let at = if self.slots.len() < self.capacity { self.slots.len() } else { self.evict(now) };
-        self.index.insert(slot.question.clone(), at);
-        if at == self.slots.len() {
+        let at = if self.slots.len() < self.capacity {
             self.slots.push(slot);
+            self.slots.len() - 1
         } else {
+            let at = self.evict(now);
             self.slots[at] = slot;
-        }
+            at
+        };
+        let slots = &self.slots;
+        self.index.insert_unique(hash, at as u32, |&at| slots[at as usize].hash);
         outcome
+    }
+
+    fn place(&self, hash: u64, question: &Question) -> Option<usize> {
+        let at = self.index.find(hash, |&at| self.slots[at as usize].question == *question);
+        at.map(|&at| at as usize)
     }
 
     /// Forgets every question that nobody answered.
@@ -90,7 +106,9 @@ impl Cache {
             self.hand = (self.hand + 1) % self.slots.len();
             let slot = &mut self.slots[at];
             if !slot.read || slot.expires <= now {
-                self.index.remove(&slot.question);
+                if let Ok(entry) = self.index.find_entry(slot.hash, |&other| other as usize == at) {
+                    entry.remove();
+                }
                 return at;
             }
             slot.read = false;
@@ -103,6 +121,7 @@ mod tests {
     use super::super::{Name, RecordKind};
     use super::*;
     use proptest::prelude::*;
+    use std::collections::HashMap;
     use std::time::Duration;
 
     const S: Duration = Duration::from_secs(1);

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 /// A DNS name other than the root: lower-case labels of letters, digits, `-` and `_`, without a root dot.
 ///
-/// Wider than [`Domain`], for `_dmarc.example.com` and a host named `x` are names too; a clone shares the text.
+/// Wider than [`Domain`], for `_dmarc.example.com` and a host named `x` are names too; a clone shares the text, with the domain that it was
+/// made of too.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Arc<str>);
 
@@ -64,7 +65,7 @@ impl Name {
 
 impl From<&Domain> for Name {
     fn from(domain: &Domain) -> Name {
-        Name(domain.as_str().into())
+        Name(domain.shared())
     }
 }
 

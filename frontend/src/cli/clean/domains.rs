@@ -1,7 +1,9 @@
 //! How the rows of each domain fared, as far as there is room to tell.
 
 use super::Verdict;
-use std::collections::HashMap;
+use engine::proto::limits::DOMAIN_BYTES_MAX;
+use hashbrown::HashTable;
+use std::hash::{BuildHasher, RandomState};
 
 /// So many domains are told apart; the rows of all others are counted together.
 const DOMAINS_MAX: usize = 100_000;
@@ -19,10 +21,15 @@ pub struct DomainRows {
     pub unverifiable: u64,
 }
 
-/// The domains of a list by the numbers in which they came.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
+/// The domains of a list by the numbers in which they came. Names stand behind each other in one text, as there are many
+/// of them and none ever goes.
+#[derive(Debug, Default, Clone)]
 pub(super) struct Domains {
-    numbers: HashMap<Box<str>, u32>,
+    names: String,
+    /// Where each name ends.
+    ends: Vec<u32>,
+    numbers: HashTable<u32>,
+    keyed: RandomState,
     counts: Vec<DomainRows>,
     others: DomainRows,
 }
@@ -30,14 +37,19 @@ pub(super) struct Domains {
 impl Domains {
     /// The domain's number.
     pub fn number(&mut self, domain: &str) -> u32 {
-        if let Some(&number) = self.numbers.get(domain) {
+        let hash = self.keyed.hash_one(domain);
+        let is_it = |&number: &u32| name(&self.names, &self.ends, number) == domain;
+        if let Some(&number) = self.numbers.find(hash, is_it) {
             return number;
         }
         if self.counts.len() >= DOMAINS_MAX {
             return OTHERS;
         }
         let number = self.counts.len() as u32;
-        self.numbers.insert(domain.into(), number);
+        self.names.push_str(domain);
+        self.ends.push(self.names.len() as u32);
+        let (names, ends, keyed) = (&self.names, &self.ends, &self.keyed);
+        self.numbers.insert_unique(hash, number, |&number| keyed.hash_one(name(names, ends, number)));
         self.counts.push(DomainRows::default());
         number
     }
@@ -52,8 +64,8 @@ impl Domains {
 
     /// Each domain, those with the most rows first.
     pub fn sorted(&self) -> Vec<(&str, DomainRows)> {
-        let count = |number: u32| self.counts.get(number as usize).copied().unwrap_or_default();
-        let all = self.numbers.iter().map(|(domain, &number)| (&**domain, count(number)));
+        let all =
+            (0..).zip(&self.counts).map(|(number, rows)| (name(&self.names, &self.ends, number), *rows));
         let mut all: Vec<(&str, DomainRows)> = all.filter(|(_, rows)| rows.rows > 0).collect();
         all.sort_unstable_by(|a, b| b.1.rows.cmp(&a.1.rows).then(a.0.cmp(b.0)));
         all
@@ -64,6 +76,16 @@ impl Domains {
         self.others
     }
 }
+
+/// The name of the domain with this number.
+fn name<'a>(names: &'a str, ends: &[u32], number: u32) -> &'a str {
+    let number = number as usize;
+    let begin = number.checked_sub(1).map_or(0, |before| ends[before]);
+    &names[begin as usize..ends[number] as usize]
+}
+
+// What `ends` can tell.
+const _: () = assert!(DOMAINS_MAX * DOMAIN_BYTES_MAX < u32::MAX as usize);
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// What came out, in numbers.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
+#[derive(Debug, Default, Clone)]
 pub struct Summary {
     /// Rows by the code of their verdict.
     codes: [u64; 16],

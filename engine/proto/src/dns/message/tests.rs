@@ -1,7 +1,7 @@
 use super::*;
 use crate::dns::testing::{Reply, name, question};
 use crate::limits::{DNS_CNAMES_MAX, DNS_RECORDS_MAX, DNS_TXT_BYTES_MAX};
-use hickory_proto::op::ResponseCode;
+use hickory_proto::op::{Edns, ResponseCode};
 use hickory_proto::rr::{DNSClass, RData, rdata};
 use proptest::prelude::*;
 

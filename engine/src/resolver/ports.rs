@@ -1,0 +1,268 @@
+//! The sockets that questions go over.
+//!
+//! They are pooled rather than made for each question: each is connected to one resolver, so that the kernel
+//! drops what comes from elsewhere, has a random port, is used by many questions at once and is replaced after a
+//! while. A question is told from others on its socket by its id; a forger has to guess the port, the id and the
+//! capitals of the name (RFC 5452).
+//!
+//! Questions of one turn of the thread that are equally long share a socket and a system call, which is where most of
+//! the time of a look-up went.
+
+use super::{Flight, Inner};
+use crate::runtime::{Datagrams, Runtime, SEGMENTS_MAX};
+use crate::seed::HashMap;
+use rand::Rng;
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::{Rc, Weak};
+use std::time::{Duration, Instant};
+
+/// Sockets a resolver.
+const PORTS: usize = 16;
+/// Questions that a socket is used for before another takes its place.
+const PORT_USES_MAX: u32 = 2_000;
+/// How long a socket is used.
+const PORT_LIFE: Duration = Duration::from_secs(60);
+/// How often an unused socket looks whether it was replaced.
+const PORT_TICK: Duration = Duration::from_secs(5);
+/// How long a socket is left alone after an error.
+const PORT_ERROR_PAUSE: Duration = Duration::from_millis(10);
+/// Room for a datagram: more than EDNS lets a resolver send.
+const DATAGRAM_BYTES: usize = 2048;
+/// So many datagrams are taken from a socket before others have their turn.
+const TAKEN_MAX: usize = 64;
+
+/// The sockets of a shard, by resolver.
+pub(super) struct Ports<R: Runtime> {
+    pools: Vec<RefCell<Vec<Rc<Port<R>>>>>,
+    upstreams: Vec<SocketAddr>,
+    /// Whether the kernel takes many datagrams with one call.
+    takes_many: Cell<bool>,
+}
+
+/// A socket that is connected to one resolver.
+struct Port<R: Runtime> {
+    socket: R::Datagrams,
+    upstream: usize,
+    born: Instant,
+    uses: Cell<u32>,
+    retired: Cell<bool>,
+    /// Who waits for an answer with this id.
+    pending: RefCell<HashMap<u16, Rc<Flight<R>>>>,
+}
+
+/// A question that is to be sent.
+pub(super) struct Outgoing<R: Runtime> {
+    pub(super) flight: Rc<Flight<R>>,
+    pub(super) upstream: usize,
+    pub(super) id: u16,
+    pub(super) payload: Vec<u8>,
+}
+
+/// Questions of this turn.
+pub(super) struct Outbox<R: Runtime>(Vec<Outgoing<R>>);
+
+/// A question that was sent: where its answer is awaited.
+pub(super) struct Sent<R: Runtime> {
+    port: Rc<Port<R>>,
+    id: u16,
+}
+
+impl<R: Runtime> Default for Outbox<R> {
+    fn default() -> Outbox<R> {
+        Outbox(Vec::new())
+    }
+}
+
+impl<R: Runtime> Outbox<R> {
+    /// Takes a question; true for the first, with which somebody has to see to sending them.
+    pub(super) fn push(&mut self, outgoing: Outgoing<R>) -> bool {
+        self.0.push(outgoing);
+        self.0.len() == 1
+    }
+
+    pub(super) fn take(&mut self) -> Vec<Outgoing<R>> {
+        std::mem::take(&mut self.0)
+    }
+}
+
+impl<R: Runtime> Sent<R> {
+    /// Nobody waits for the answer any more.
+    pub(super) fn forget(self) {
+        self.port.pending.borrow_mut().remove(&self.id);
+    }
+}
+
+impl<R: Runtime> Ports<R> {
+    pub(super) fn new(upstreams: &[SocketAddr]) -> Ports<R> {
+        Ports {
+            pools: upstreams.iter().map(|_| RefCell::default()).collect(),
+            upstreams: upstreams.to_vec(),
+            takes_many: Cell::new(true),
+        }
+    }
+}
+
+/// Sends questions: those to one resolver that are equally long over one socket, for all others one each.
+pub(super) fn send<R: Runtime>(inner: &Rc<Inner<R>>, mut outgoing: Vec<Outgoing<R>>) {
+    let now = R::now();
+    outgoing.sort_by_key(|question| (question.upstream, question.payload.len()));
+    let mut datagrams = Vec::new();
+    for alike in outgoing.chunk_by(|a, b| (a.upstream, a.payload.len()) == (b.upstream, b.payload.len())) {
+        let mut left: Vec<&Outgoing<R>> = alike.iter().collect();
+        while let Some(first) = left.first() {
+            let Some(port) = port(inner, first.upstream, first.id, now) else {
+                left.iter().for_each(|question| inner.unreachable(&question.flight, question.upstream, now));
+                break;
+            };
+            let mut batch = Vec::with_capacity(left.len().min(SEGMENTS_MAX));
+            // An id that is in use on this socket waits for the next one.
+            left.retain(|question| {
+                let fits = batch.len() < SEGMENTS_MAX && port.await_answer(question);
+                if fits {
+                    batch.push(*question);
+                }
+                !fits
+            });
+            send_over(inner, &port, &batch, &mut datagrams, now);
+        }
+    }
+}
+
+fn send_over<R: Runtime>(
+    inner: &Rc<Inner<R>>,
+    port: &Port<R>,
+    batch: &[&Outgoing<R>],
+    datagrams: &mut Vec<u8>,
+    now: Instant,
+) {
+    port.uses.set(port.uses.get() + batch.len() as u32);
+    let many = &inner.ports.takes_many;
+    if let [first, _, ..] = batch
+        && many.get()
+    {
+        datagrams.clear();
+        batch.iter().for_each(|question| datagrams.extend_from_slice(&question.payload));
+        match port.socket.send_all(datagrams, first.payload.len() as u16) {
+            Ok(()) => return,
+            // What ICMP said of earlier ones comes with the next call, whatever that is.
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {}
+            // This kernel or the way to the resolver is not made for it.
+            Err(_) => many.set(false),
+        }
+    }
+    for question in batch {
+        if port.socket.send(&question.payload).is_err() {
+            inner.unreachable(&question.flight, question.upstream, now);
+        }
+    }
+}
+
+/// A socket towards a resolver on which the id is free, at random; `None` when the kernel gives none.
+fn port<R: Runtime>(inner: &Rc<Inner<R>>, upstream: usize, id: u16, now: Instant) -> Option<Rc<Port<R>>> {
+    let mut pool = inner.ports.pools.get(upstream)?.borrow_mut();
+    if pool.len() >= PORTS {
+        let begin = inner.random.borrow_mut().random_range(0..pool.len());
+        for step in 0..PORTS {
+            let at = (begin + step) % pool.len();
+            let port = &pool[at];
+            let spent =
+                port.uses.get() >= PORT_USES_MAX || now.saturating_duration_since(port.born) >= PORT_LIFE;
+            if spent || port.retired.get() {
+                port.retired.set(true);
+                pool[at] = open(inner, upstream, now)?;
+                return Some(Rc::clone(&pool[at]));
+            }
+            if !port.pending.borrow().contains_key(&id) {
+                return Some(Rc::clone(port));
+            }
+        }
+    }
+    // Too few yet, or the id is in use on all of them.
+    let port = open(inner, upstream, now)?;
+    pool.push(Rc::clone(&port));
+    Some(port)
+}
+
+fn open<R: Runtime>(inner: &Rc<Inner<R>>, upstream: usize, now: Instant) -> Option<Rc<Port<R>>> {
+    let port = Rc::new(Port {
+        socket: R::datagrams(inner.ports.upstreams[upstream]).ok()?,
+        upstream,
+        born: now,
+        uses: Cell::new(0),
+        retired: Cell::new(false),
+        pending: RefCell::default(),
+    });
+    R::spawn(listen(Rc::downgrade(inner), Rc::clone(&port)));
+    Some(port)
+}
+
+impl<R: Runtime> Port<R> {
+    /// False when another question with its id waits here.
+    fn await_answer(self: &Rc<Self>, question: &Outgoing<R>) -> bool {
+        let mut pending = self.pending.borrow_mut();
+        if pending.contains_key(&question.id) {
+            return false;
+        }
+        pending.insert(question.id, Rc::clone(&question.flight));
+        question.flight.sent.borrow_mut().push(Sent { port: Rc::clone(self), id: question.id });
+        true
+    }
+
+    /// Hands a datagram to whom it is for.
+    fn deliver(&self, inner: &Rc<Inner<R>>, datagram: &[u8], now: Instant) {
+        // The first two octets are the id (RFC 1035 4.1.1); all else is checked by the lookup.
+        let id = datagram.first_chunk().map(|id| u16::from_be_bytes(*id));
+        if let Some(flight) = id.and_then(|id| self.pending.borrow().get(&id).cloned()) {
+            flight.show(|lookup| lookup.handle_datagram(self.upstream, datagram));
+            inner.go_on(&flight, now);
+        }
+    }
+}
+
+/// Nobody listens on a socket any more, for whatever reason: another takes its place.
+struct Listening<R: Runtime>(Rc<Port<R>>);
+
+impl<R: Runtime> Drop for Listening<R> {
+    fn drop(&mut self) {
+        self.0.retired.set(true);
+    }
+}
+
+/// Hands what a socket receives to those who wait for it, until the socket is replaced and nobody waits.
+async fn listen<R: Runtime>(inner: Weak<Inner<R>>, port: Rc<Port<R>>) {
+    let listening = Listening(port);
+    let port = &listening.0;
+    let mut buffer = Vec::new();
+    let mut more = [0; DATAGRAM_BYTES];
+    loop {
+        buffer.clear();
+        buffer.reserve(DATAGRAM_BYTES);
+        let received = R::before(R::now() + PORT_TICK, port.socket.receive(buffer)).await;
+        // The shard has ended, or this socket has.
+        let Some(inner) = inner.upgrade() else { return };
+        if port.retired.get() && port.pending.borrow().is_empty() {
+            return;
+        }
+        let now = R::now();
+        buffer = match received {
+            None => Vec::new(),
+            Some((Ok(_), datagram)) => {
+                port.deliver(&inner, &datagram, now);
+                for _ in 1..TAKEN_MAX {
+                    let Some(length) = port.socket.receive_now(&mut more) else { break };
+                    port.deliver(&inner, &more[..length], now);
+                }
+                datagram
+            }
+            Some((Err(_), buffer)) => {
+                // ICMP: everybody who asked over this socket may have been meant.
+                let pending: Vec<Rc<Flight<R>>> = port.pending.borrow().values().cloned().collect();
+                pending.iter().for_each(|flight| inner.unreachable(flight, port.upstream, now));
+                // An error that lasts must not keep this thread busy.
+                R::sleep(PORT_ERROR_PAUSE).await;
+                buffer
+            }
+        };
+    }
+}
