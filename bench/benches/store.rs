@@ -3,10 +3,9 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use frontend::auth::ApiKey;
-use frontend::rate_limit::Limits;
 use frontend::store::{
-    AccountId, EntryId, HoldRef, HoldRequest, KeyId, KeyMode, NewAccount, NewKey, Plan, PlanTable, RedbStore,
-    Settlement, Store, StoreOptions,
+    AccountId, CREDITS_MAX, EntryId, HoldRef, HoldRequest, KeyId, KeyMode, NewAccount, NewKey, Plan,
+    PlanTable, RedbStore, Settlement, Store, StoreOptions,
 };
 use std::cell::Cell;
 use std::hint::black_box;
@@ -19,15 +18,7 @@ const GROUP: u128 = 100;
 const KEYS: u128 = 1_000;
 
 fn open(folder: &Path) -> RedbStore {
-    let plan = Plan {
-        id: "bench".into(),
-        name: "Bench".into(),
-        monthly_credits: 1 << 40,
-        batches_allowed: true,
-        resets: true,
-        limits: Limits::default(),
-    };
-    let plans = PlanTable::new([plan]).expect("a plan table");
+    let plans = PlanTable::new([Plan::new("bench", "Bench", CREDITS_MAX)]).expect("a plan table");
     let (store, _) = RedbStore::open(folder, plans, StoreOptions::default(), NOW).expect("a store");
     for number in 0..ACCOUNTS {
         let account = NewAccount { id: account(number), name: format!("n{number}"), plan: "bench".into() };

@@ -8,10 +8,9 @@
 //! seconds, CPU seconds of the process, p50 and p99 in milliseconds, batches to a commit. `cargo xtask measure intake` makes a table
 //! of it.
 
-use frontend::rate_limit::Limits;
 use frontend::store::{
-    AccountId, BATCH_ROWS_MAX, BatchId, BatchMode, Idempotency, NewAccount, NewBatch, NewRow, Plan,
-    PlanTable, RedbStore, Store, StoreOptions,
+    AccountId, BATCH_ROWS_MAX, BatchId, BatchMode, CREDITS_MAX, Idempotency, NewAccount, NewBatch, NewRow,
+    Plan, PlanTable, RedbStore, Store, StoreOptions,
 };
 use hdrhistogram::Histogram;
 use redb::{Database, TableDefinition};
@@ -75,15 +74,8 @@ fn email(batch: u64, row: usize) -> String {
 }
 
 fn through_the_store(folder: &Path, batches: u64, under_way: usize) -> Result<Figures, Box<dyn Error>> {
-    let plan = Plan {
-        id: "bench".into(),
-        name: "Bench".into(),
-        monthly_credits: 1 << 40,
-        batches_allowed: true,
-        resets: true,
-        limits: Limits::default(),
-    };
-    let (store, _) = RedbStore::open(folder, PlanTable::new([plan])?, StoreOptions::default(), NOW)?;
+    let plans = PlanTable::new([Plan::new("bench", "Bench", CREDITS_MAX)])?;
+    let (store, _) = RedbStore::open(folder, plans, StoreOptions::default(), NOW)?;
     let account = AccountId::new(NOW, 1);
     store.create_account(NewAccount { id: account, name: "a".into(), plan: "bench".into() }, NOW).wait()?;
     let groups_before = store.figures().group.count();

@@ -7,10 +7,9 @@
 //! with 16 under way at once, and then answer them all, 100 rows a write.
 
 use api::Reason;
-use frontend::rate_limit::Limits;
 use frontend::store::{
-    AccountId, BATCH_ROWS_MAX, BatchId, BatchMode, Idempotency, NewAccount, NewBatch, NewRow, Plan,
-    PlanTable, RedbStore, RowAnswer, RowOutcome, Store, StoreOptions,
+    AccountId, BATCH_ROWS_MAX, BatchId, BatchMode, CREDITS_MAX, Idempotency, NewAccount, NewBatch, NewRow,
+    Plan, PlanTable, RedbStore, RowAnswer, RowOutcome, Store, StoreOptions,
 };
 use std::collections::VecDeque;
 use std::error::Error;
@@ -27,15 +26,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let temporary = tempfile::tempdir()?;
     let folder = args.next().map_or_else(|| temporary.path().to_owned(), Into::into).join("batch_bench");
     let batches = args.next().map_or(Ok(1_000), |text| text.parse())?;
-    let plan = Plan {
-        id: "bench".into(),
-        name: "Bench".into(),
-        monthly_credits: 1 << 40,
-        batches_allowed: true,
-        resets: true,
-        limits: Limits::default(),
-    };
-    let (store, _) = RedbStore::open(&folder, PlanTable::new([plan])?, StoreOptions::default(), NOW)?;
+    let plans = PlanTable::new([Plan::new("bench", "Bench", CREDITS_MAX)])?;
+    let (store, _) = RedbStore::open(&folder, plans, StoreOptions::default(), NOW)?;
     let account = AccountId::new(NOW, 1);
     store.create_account(NewAccount { id: account, name: "a".into(), plan: "bench".into() }, NOW).wait()?;
     let mut out = std::io::stdout();

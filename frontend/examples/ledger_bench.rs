@@ -7,10 +7,9 @@
 //! its settlement, on ACCOUNTS accounts (default 100) in turn. SECONDS (default 5) are for each row.
 
 use frontend::credits::Balance;
-use frontend::rate_limit::Limits;
 use frontend::store::{
-    AccountId, EntryId, HoldError, HoldRef, HoldRequest, NewAccount, Pending, Plan, PlanTable, RedbStore,
-    SettleError, Settlement, Store, StoreOptions,
+    AccountId, CREDITS_MAX, EntryId, HoldError, HoldRef, HoldRequest, NewAccount, Pending, Plan, PlanTable,
+    RedbStore, SettleError, Settlement, Store, StoreOptions,
 };
 use hdrhistogram::Histogram;
 use std::collections::VecDeque;
@@ -53,15 +52,8 @@ fn run(
     time: Duration,
     accounts: u128,
 ) -> Result<(u64, Histogram<u64>), Box<dyn Error>> {
-    let plan = Plan {
-        id: "bench".into(),
-        name: "Bench".into(),
-        monthly_credits: 1 << 40,
-        batches_allowed: true,
-        resets: true,
-        limits: Limits::default(),
-    };
-    let (store, _) = RedbStore::open(folder, PlanTable::new([plan])?, StoreOptions::default(), NOW)?;
+    let plans = PlanTable::new([Plan::new("bench", "Bench", CREDITS_MAX)])?;
+    let (store, _) = RedbStore::open(folder, plans, StoreOptions::default(), NOW)?;
     let ids: Vec<_> = (0..accounts).map(|n| AccountId::new(NOW, n)).collect();
     for (n, &id) in ids.iter().enumerate() {
         store.create_account(NewAccount { id, name: format!("n{n}"), plan: "bench".into() }, NOW).wait()?;

@@ -6,7 +6,7 @@ use crate::svg::{Plot, Scale, Series, escape};
 use std::fmt::Write;
 
 const STYLE: &str = "
-:root{--back:#fff;--text:#1c2330;--dim:#667;--line:#dde;--shade:#f0f1f5;--good:#16794a;--bad:#b3261e;
+:root{color-scheme:light dark;--back:#fff;--text:#1c2330;--dim:#667;--line:#dde;--shade:#f0f1f5;--good:#16794a;--bad:#b3261e;
 --c0:#2563c4;--c1:#c2571a;--c2:#16794a;--c3:#8e3aa8;--c4:#9a7b00;--c5:#0e7f8c}
 @media(prefers-color-scheme:dark){:root{--back:#14171d;--text:#e4e7ee;--dim:#99a;--line:#2c313c;--shade:#1d222b;
 --good:#5ecb94;--bad:#ff8a80;--c0:#7fb0ff;--c1:#ffab70;--c2:#5ecb94;--c3:#d59bf0;--c4:#e0c44c;--c5:#5fd0de}}
@@ -21,6 +21,9 @@ figure{margin:1.5rem 0}svg{width:100%;height:auto}svg text{fill:var(--dim);font-
 stroke-linejoin:round}.s0{stroke:var(--c0)}.s1{stroke:var(--c1)}.s2{stroke:var(--c2)}.s3{stroke:var(--c3)}
 .s4{stroke:var(--c4)}.s5{stroke:var(--c5)}.legend span{margin-right:1rem}.k0{color:var(--c0)}.k1{color:var(--c1)}
 .k2{color:var(--c2)}.k3{color:var(--c3)}.k4{color:var(--c4)}.k5{color:var(--c5)}
+.start{text-anchor:start}.end{text-anchor:end}line.rule{stroke:var(--text);stroke-dasharray:6 3}
+svg text.rule{fill:var(--text);paint-order:stroke;stroke:var(--back);stroke-width:3px}
+.dot{fill:var(--good)}.cross{fill:none;stroke:var(--bad);stroke-width:1.8}svg.key{width:.8em;height:.8em;overflow:visible}
 code{background:var(--shade);padding:.1rem .3rem;border-radius:.2rem}pre{background:var(--shade);padding:.8rem;overflow-x:auto}";
 
 /// A page around what it holds.
@@ -130,27 +133,31 @@ fn errors(out: &mut String, endpoints: &[EndpointShown]) {
 
 fn plots(summary: &Summary) -> Vec<Plot> {
     let warm_up = Some((0.0, summary.load.warm_up_s));
-    let time = |title, y_name, y, series| Plot {
-        title,
+    let time = |title: &str, y_name, y, series| Plot {
+        title: title.to_owned(),
         x_name: "seconds",
         y_name,
         x: Scale::Linear,
         y,
         shaded: warm_up,
         series,
+        marks: Vec::new(),
+        rules: Vec::new(),
     };
     let line = |name: &str, points: Vec<(f64, f64)>| Series { name: name.to_owned(), points };
     let seconds = |of: fn(&crate::summary::SecondShown) -> f64| -> Vec<(f64, f64)> {
         summary.timeline.iter().map(|second| (f64::from(second.second), of(second))).collect()
     };
     let distribution = Plot {
-        title: "Latency by percentile",
+        title: "Latency by percentile".to_owned(),
         x_name: "percentile",
         y_name: "ms",
         x: Scale::Nines,
         y: Scale::Log(0.01),
         shaded: None,
         series: summary.endpoints.iter().map(|one| line(one.name, one.distribution.clone())).collect(),
+        marks: Vec::new(),
+        rules: Vec::new(),
     };
     let mut rate = vec![
         line("answered", seconds(|second| second.answered as f64)),

@@ -3,7 +3,7 @@
 use crate::mix::Endpoint;
 use crate::run::Outcome;
 use crate::stats::{SHOWN, quantile_ms};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::fmt;
 
 /// One of them.
@@ -29,11 +29,23 @@ enum Measure {
     Rss(f64),
 }
 
+/// Where a measure has to stay.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bound {
+    pub limit: f64,
+    /// Of the limit and of what is found.
+    pub unit: &'static str,
+    /// At least the limit, not at most.
+    pub at_least: bool,
+}
+
 /// How an objective was kept.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Verdict {
     pub objective: String,
     pub met: bool,
+    /// In the unit of the objective's bound; none when there was nothing to judge by.
+    pub found: Option<f64>,
     /// One line: what was found and by how much it is off.
     pub line: String,
 }
@@ -42,26 +54,24 @@ impl Objective {
     /// Looks at a run.
     pub fn judge(&self, outcome: &Outcome) -> Verdict {
         let seen = self.endpoint.map_or_else(|| outcome.stats.all(), |one| outcome.stats.of(one).clone());
-        let (found, limit, unit, at_least) = match self.measure {
+        let found = match self.measure {
             _ if self.endpoint.is_some() && seen.requests() == 0 => {
                 return self.unseen("no such request was made");
             }
-            Measure::Latency { quantile, ms } => (quantile_ms(&seen.latency, quantile), ms, "ms", false),
-            Measure::Errors(share) => {
-                (seen.errors() as f64 * 100.0 / seen.requests().max(1) as f64, share * 100.0, "%", false)
-            }
-            Measure::Rate(rate) => (outcome.rate(), rate, "/s", true),
+            Measure::Latency { quantile, .. } => quantile_ms(&seen.latency, quantile),
+            Measure::Errors(_) => seen.errors() as f64 * 100.0 / seen.requests().max(1) as f64,
+            Measure::Rate(_) => outcome.rate(),
             // Of what was due, not of what was asked for: arrivals by chance are a few more or less.
-            Measure::RateShare(share) => {
+            Measure::RateShare(_) => {
                 let good = seen.requests() - seen.errors();
-                let found = good as f64 * 100.0 / seen.requests().max(1) as f64;
-                (found, share * 100.0, "% of what was due", true)
+                good as f64 * 100.0 / seen.requests().max(1) as f64
             }
-            Measure::Rss(kib) => match outcome.rss_peak_kib() {
-                Some(found) => (found as f64 / 1024.0, kib / 1024.0, "MiB", false),
+            Measure::Rss(_) => match outcome.rss_peak_kib() {
+                Some(found) => found as f64 / 1024.0,
                 None => return self.unseen("the server's memory is not known: --spawn, --pid or --metrics"),
             },
         };
+        let Bound { limit, unit, at_least } = self.bound();
         let met = if at_least { found >= limit } else { found <= limit };
         let line = if met {
             format!("met: {}: {found:.2} {unit}", self.text)
@@ -72,12 +82,30 @@ impl Objective {
             let share = if share < 1e6 { format!(" ({share:.0} %)") } else { String::new() };
             format!("missed: {}: {found:.2} {unit}, {off:.2} {word}{share}", self.text)
         };
-        Verdict { objective: self.text.clone(), met, line }
+        Verdict { objective: self.text.clone(), met, found: Some(found), line }
     }
 
     /// Nothing to judge by is not a success.
     fn unseen(&self, why: &str) -> Verdict {
-        Verdict { objective: self.text.clone(), met: false, line: format!("missed: {}: {why}", self.text) }
+        let line = format!("missed: {}: {why}", self.text);
+        Verdict { objective: self.text.clone(), met: false, found: None, line }
+    }
+
+    /// What it looks at, as it was given: `full.p99`.
+    pub fn subject(&self) -> &str {
+        self.text.split_once('=').map_or(&self.text, |(subject, _)| subject)
+    }
+
+    /// Where what it looks at has to stay.
+    pub fn bound(&self) -> Bound {
+        let (limit, unit, at_least) = match self.measure {
+            Measure::Latency { ms, .. } => (ms, "ms", false),
+            Measure::Errors(share) => (share * 100.0, "%", false),
+            Measure::Rate(rate) => (rate, "/s", true),
+            Measure::RateShare(share) => (share * 100.0, "% of what was due", true),
+            Measure::Rss(kib) => (kib / 1024.0, "MiB", false),
+        };
+        Bound { limit, unit, at_least }
     }
 }
 
@@ -111,6 +139,13 @@ impl std::str::FromStr for Objective {
             }
         };
         Ok(Objective { text: text.to_owned(), endpoint, measure })
+    }
+}
+
+/// As it was given.
+impl Serialize for Objective {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
     }
 }
 

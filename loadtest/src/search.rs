@@ -1,16 +1,18 @@
 //! The highest rate that keeps its objectives: doubled until one is missed, then halved in between. A miss is asked
 //! again before it counts, since a busy moment of the machine is no limit of the server.
 
-use crate::objective::{Objective, time};
+use crate::objective::{Objective, Verdict, time};
 use crate::options::{LoadArgs, OutputArgs, TargetArgs};
 use crate::run::{Load, Loop, Target, run};
 use crate::summary::Summary;
-use crate::{End, html, say};
+use crate::{End, say};
 use clap::Args;
 use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+mod report;
 
 /// Memory is flat when it grows by less than this over a run.
 const FLAT: f64 = 0.05;
@@ -95,9 +97,10 @@ pub struct Step {
     pub p99_ms: f64,
     pub errors: u64,
     pub cores: Option<f64>,
+    /// Whether every objective was met.
     pub kept: bool,
-    /// Why not.
-    pub missed: Vec<String>,
+    /// In the order of the search's objectives.
+    pub objectives: Vec<Verdict>,
 }
 
 /// What a search found.
@@ -105,7 +108,7 @@ pub struct Step {
 pub struct Found {
     /// The highest rate that was kept; none when not even the lowest was.
     pub highest: Option<f64>,
-    pub objectives: Vec<String>,
+    pub objectives: Vec<Objective>,
     pub steps: Vec<Step>,
     /// The run at a share of it.
     pub held: Option<Summary>,
@@ -128,7 +131,7 @@ pub fn search(args: &SearchArgs, stop: &Arc<AtomicBool>) -> Result<End, String> 
         Some(highest) => Some(series.hold(highest * args.hold_at / 100.0)?),
         None => None,
     };
-    let objectives = series.objectives.iter().map(ToString::to_string).collect();
+    let objectives = series.objectives;
     let memory_flat = held.as_ref().and_then(|held| held.server.rss_growth).map(|growth| growth < FLAT);
     let end = report(args, &Found { highest, objectives, steps, held, memory_flat })?;
     if let Some(world) = world {
@@ -180,8 +183,6 @@ impl Series<'_> {
 
     fn step(&mut self, rate: f64) -> Result<Step, String> {
         let summary = self.run(self.args.load.load(Loop::Open(rate)))?;
-        let missed: Vec<String> =
-            summary.objectives.iter().filter(|one| !one.met).map(|one| one.line.clone()).collect();
         let all = summary.endpoints.last();
         let step = Step {
             asked: rate,
@@ -189,8 +190,8 @@ impl Series<'_> {
             p99_ms: all.and_then(|all| all.latency_ms.get("p99").copied()).unwrap_or(0.0),
             errors: summary.errors,
             cores: summary.server.cores,
-            kept: missed.is_empty(),
-            missed,
+            kept: summary.met(),
+            objectives: summary.objectives,
         };
         say(&line(&step))?;
         for warning in &summary.warnings {
@@ -214,8 +215,9 @@ impl Series<'_> {
 }
 
 fn line(step: &Step) -> String {
-    let Step { asked, rate, p99_ms, errors, cores, kept, missed } = step;
+    let Step { asked, rate, p99_ms, errors, cores, kept, objectives } = step;
     let cores = cores.map_or(String::new(), |cores| format!(", {cores:.2} cores"));
+    let missed: Vec<&str> = objectives.iter().filter(|one| !one.met).map(|one| one.line.as_str()).collect();
     let verdict = if *kept { "kept".to_owned() } else { missed.join("; ") };
     format!(
         "{asked:>10.1}/s asked, {rate:>10.1}/s answered, p99 {p99_ms:.1} ms, {errors} errors{cores}: {verdict}"
@@ -223,11 +225,11 @@ fn line(step: &Step) -> String {
 }
 
 fn report(args: &SearchArgs, found: &Found) -> Result<End, String> {
+    let objectives: Vec<&str> = found.objectives.iter().map(|one| one.text.as_str()).collect();
+    let objectives = objectives.join(", ");
     let mut lines = vec![match found.highest {
-        Some(highest) => {
-            format!("the highest rate that keeps {}: {highest:.1}/s", found.objectives.join(", "))
-        }
-        None => format!("no rate was found that keeps {}", found.objectives.join(", ")),
+        Some(highest) => format!("the highest rate that keeps {objectives}: {highest:.1}/s"),
+        None => format!("no rate was found that keeps {objectives}"),
     }];
     if let Some(held) = &found.held {
         lines.push(held.text());
@@ -240,23 +242,9 @@ fn report(args: &SearchArgs, found: &Found) -> Result<End, String> {
         None => {}
     }
     say(&lines.join("\n"))?;
-    args.output.write(found, &page(found, &lines[0]))?;
+    args.output.write(found, &report::page(found, &lines[0]))?;
     let held = found.held.as_ref().is_none_or(Summary::met) && found.memory_flat != Some(false);
     Ok(if found.highest.is_some() && held { End::Met } else { End::Missed })
-}
-
-fn page(found: &Found, first: &str) -> String {
-    use std::fmt::Write;
-    let mut out = format!("<p><b>{}</b></p>\n<h2>Steps</h2>\n<pre>", crate::svg::escape(first));
-    for step in &found.steps {
-        let _ = writeln!(out, "{}", crate::svg::escape(&line(step)));
-    }
-    out.push_str("</pre>\n");
-    if let Some(held) = &found.held {
-        out.push_str("<h2>Held</h2>\n");
-        html::content(&mut out, held);
-    }
-    html::page("mailprobe load test: the highest rate", &out)
 }
 
 #[cfg(test)]

@@ -1,5 +1,8 @@
 //! Plots as SVG that stands in a page: axes, lines, and colours from the page's own style sheet.
 
+mod marks;
+
+pub use marks::{At, Marks, Rule, Shape};
 use std::fmt::Write;
 
 const WIDTH: f64 = 720.0;
@@ -30,7 +33,7 @@ pub enum Scale {
 
 /// A plot.
 pub struct Plot {
-    pub title: &'static str,
+    pub title: String,
     pub x_name: &'static str,
     pub y_name: &'static str,
     pub x: Scale,
@@ -38,6 +41,8 @@ pub struct Plot {
     /// From where to where nothing counts yet.
     pub shaded: Option<(f64, f64)>,
     pub series: Vec<Series>,
+    pub marks: Vec<Marks>,
+    pub rules: Vec<Rule>,
 }
 
 /// An axis with its ends.
@@ -45,27 +50,35 @@ struct Axis {
     scale: Scale,
     low: f64,
     high: f64,
+    /// Some values lie below the low end and are shown at it.
+    cut: bool,
 }
 
 impl Plot {
     /// As an SVG element; nothing when there is nothing to draw.
     pub fn svg(&self) -> String {
+        let drawn = self.marks.iter().map(|marks| marks.points.len()).sum::<usize>();
         let values = |of: fn(&(f64, f64)) -> f64| -> Vec<f64> {
-            self.series
-                .iter()
-                .flat_map(|series| series.points.iter().map(of))
-                .filter(|v| v.is_finite())
-                .collect()
+            let lines = self.series.iter().flat_map(|series| &series.points);
+            let marks = self.marks.iter().flat_map(|marks| &marks.points);
+            lines.chain(marks).map(of).filter(|v| v.is_finite()).collect()
         };
-        let (xs, ys) = (values(|point| point.0), values(|point| point.1));
-        if xs.len() < 2 {
+        let (mut xs, mut ys) = (values(|point| point.0), values(|point| point.1));
+        // One mark tells something, a line needs two points.
+        if xs.len() < 2 && drawn == 0 {
             return String::new();
+        }
+        for rule in &self.rules {
+            match rule.at {
+                At::X(at) => xs.push(at),
+                At::Y(at) => ys.push(at),
+            }
         }
         let (x, y) = (Axis::over(self.x, &xs), Axis::over(self.y, &ys));
         let mut out = format!(
             "<figure><figcaption>{}</figcaption><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">\n",
-            escape(self.title),
-            escape(self.title)
+            escape(&self.title),
+            escape(&self.title)
         );
         if let Some((from, to)) = self.shaded.filter(|(from, to)| to > from) {
             let (from, to) = (across(x.place(from)), across(x.place(to)));
@@ -84,9 +97,19 @@ impl Plot {
                 .collect();
             let _ = writeln!(out, "<polyline class=\"s{class}\" points=\"{}\"/>", points.join(" "));
         }
+        self.marks(&mut out, &x, &y);
+        self.rules(&mut out, &x, &y);
         out.push_str("</svg>\n<p class=\"legend\">");
         for (number, series) in self.series.iter().enumerate() {
             let _ = write!(out, "<span class=\"k{}\">{}</span> ", number % 6, escape(&series.name));
+        }
+        for Marks { name, shape, .. } in self.marks.iter().filter(|marks| !marks.points.is_empty()) {
+            let _ = write!(
+                out,
+                "<span><svg class=\"key\" viewBox=\"0 0 12 12\">{}</svg> {}</span> ",
+                shape.drawn(6.0, 6.0, ""),
+                escape(name)
+            );
         }
         out.push_str("</p></figure>\n");
         out
@@ -130,13 +153,14 @@ impl Axis {
         let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         match scale {
             Scale::Linear => {
-                Axis { scale, low: low.min(0.0), high: if high > 0.0 { high * 1.05 } else { 1.0 } }
+                let high = if high > 0.0 { high * 1.05 } else { 1.0 };
+                Axis { scale, low: low.min(0.0), high, cut: false }
             }
             Scale::Log(floor) => {
-                let low = 10f64.powf(low.max(floor).log10().floor());
-                Axis { scale, low, high: 10f64.powf(high.max(low * 2.0).log10().ceil()) }
+                let end = 10f64.powf(low.max(floor).log10().floor());
+                Axis { scale, low: end, high: 10f64.powf(high.max(end * 2.0).log10().ceil()), cut: low < end }
             }
-            Scale::Nines => Axis { scale, low: 0.0, high: high.clamp(0.9, 0.999_999_9) },
+            Scale::Nines => Axis { scale, low: 0.0, high: high.clamp(0.9, 0.999_999_9), cut: false },
         }
     }
 
@@ -159,7 +183,15 @@ impl Axis {
             }
             Scale::Log(_) => {
                 let (from, to) = (self.low.log10().round() as i32, self.high.log10().round() as i32);
-                (from..=to).map(|power| 10f64.powi(power)).map(|at| (at, short(at))).collect()
+                let between: &[f64] = if to - from > 2 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+                let all =
+                    (from..=to).flat_map(|power| between.iter().map(move |one| one * 10f64.powi(power)));
+                all.filter(|at| *at <= self.high * 1.001)
+                    .enumerate()
+                    .map(|(n, at)| {
+                        (at, format!("{}{}", if n == 0 && self.cut { "≤ " } else { "" }, short(at)))
+                    })
+                    .collect()
             }
             Scale::Nines => {
                 [(0.0, "0"), (0.5, "50"), (0.9, "90"), (0.99, "99"), (0.999, "99.9"), (0.9999, "99.99")]
@@ -253,18 +285,29 @@ mod tests {
     #[test]
     fn names_are_escaped_and_nothing_is_drawn_of_nothing() {
         let mut plot = Plot {
-            title: "<t>",
+            title: "<t>".into(),
             x_name: "x",
             y_name: "y",
             x: Scale::Linear,
             y: Scale::Linear,
             shaded: Some((0.0, 1.0)),
             series: vec![Series { name: "a&b".into(), points: vec![(0.0, 0.0), (2.0, 4.0)] }],
+            marks: Vec::new(),
+            rules: vec![Rule { name: "<r>".into(), at: At::Y(8.0) }],
         };
         let svg = plot.svg();
         assert!(svg.contains("&lt;t&gt;") && svg.contains("a&amp;b") && svg.contains("class=\"shade\""));
         assert!(svg.contains("points=\"64.0,220.0 "), "{svg}");
         plot.series.clear();
         assert_eq!(plot.svg(), "");
+    }
+
+    #[test]
+    fn a_short_axis_has_more_labels_and_says_where_it_is_cut() {
+        let labels = |values: &[f64]| -> Vec<String> {
+            Axis::over(Scale::Log(0.01), values).ticks().into_iter().map(|(_, label)| label).collect()
+        };
+        assert_eq!(labels(&[3.0, 40.0]), ["1", "2", "5", "10", "20", "50", "100"]);
+        assert_eq!(labels(&[0.0, 40.0]), ["≤ 0.01", "0.1", "1", "10", "100"]);
     }
 }

@@ -184,12 +184,21 @@ fn failures_are_counted_by_kind() {
 fn a_search_ends_at_its_highest_rate() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::default().start().0;
-    let words = "search --from 50 --to 200 --mix fast=1 --warm-up 0s --duration 200ms --hold 300ms --objective p50=10s";
-    let (output, report) = loadtest(server, folder.path(), words);
+    let html = folder.path().join("report.html");
+    let words = format!(
+        "search --from 50 --to 200 --mix fast=1 --warm-up 0s --duration 200ms --hold 300ms --objective p50=10s \
+         --html {}",
+        html.display()
+    );
+    let (output, report) = loadtest(server, folder.path(), &words);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     assert_eq!(report["highest"], 200.0);
     assert_eq!(report["steps"].as_array().unwrap().len(), 3);
     assert_eq!(report["held"]["load"]["rate"], 160.0);
+    assert_eq!(report["objectives"][0], "p50=10s");
+    assert_eq!(report["steps"][2]["objectives"][0]["met"], true);
+    let html = std::fs::read_to_string(html).unwrap();
+    assert!(html.contains("p50 (ms) by the rate asked for") && html.contains("highest rate kept: 200.0/s"));
 }
 
 #[test]

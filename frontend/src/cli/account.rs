@@ -1,6 +1,6 @@
 //! `mailprobe account`: accounts, their plans and their credits.
 
-use super::credentials;
+use super::credentials::{self, CredentialsAction};
 pub use super::place::Place;
 use super::place::{all_accounts, execute, output_failed, unexpected};
 use super::table::{write_json, write_pairs, write_table};
@@ -24,6 +24,17 @@ pub struct AccountArgs {
 
 #[derive(Debug, Clone, Subcommand)]
 enum AccountAction {
+    /// List all accounts.
+    List,
+    #[command(flatten)]
+    One(OneAccount),
+    #[command(flatten)]
+    Credentials(CredentialsAction),
+}
+
+/// What is about one account, and one command to the server.
+#[derive(Debug, Clone, Subcommand)]
+enum OneAccount {
     /// Make an account.
     Create {
         /// Its name, unique among accounts.
@@ -32,8 +43,6 @@ enum AccountAction {
         #[arg(long, value_name = "ID", default_value = "free")]
         plan: String,
     },
-    /// List all accounts.
-    List,
     /// Show an account with its keys and the end of its ledger, and check that the ledger adds up.
     Show {
         /// The account's id or name.
@@ -69,22 +78,6 @@ enum AccountAction {
         /// Only when the period ends; for canceled alone.
         #[arg(long)]
         at_period_end: bool,
-    },
-    /// Set the password with which an account's user signs in to the dashboard; it is asked for, or read from standard
-    /// input. All sessions of the account end.
-    SetPassword {
-        /// The account's id or name, or its user's address.
-        #[arg(value_name = "ID")]
-        account: String,
-        /// The user's address, to sign in with. Needed the first time.
-        #[arg(long, value_name = "ADDRESS")]
-        email: Option<String>,
-    },
-    /// Make a link that signs in to the dashboard once within 15 minutes.
-    SignInLink {
-        /// The account's id or name, or its user's address.
-        #[arg(value_name = "ID")]
-        account: String,
     },
     /// Give an account limits of its own in place of its plan's. Those that are not named stay as they are.
     SetLimits {
@@ -144,19 +137,13 @@ impl From<LimitFlags> for Overrides {
 /// # Errors
 /// One line for standard error.
 pub fn run(args: AccountArgs, place: Place<'_>, out: &mut dyn Write) -> Result<(), String> {
-    match args.action {
-        AccountAction::SetPassword { account, email } => {
-            return credentials::set_password(account, email, place);
-        }
-        AccountAction::SignInLink { account } => {
-            return credentials::sign_in_link(account, args.json, place, out);
-        }
-        _ => {}
-    }
-    let create = matches!(args.action, AccountAction::Create { .. });
     let response = match args.action {
         AccountAction::List => Response::Accounts(all_accounts(place)?),
-        action => execute(place, create, command(action, place)?)?,
+        AccountAction::One(action) => {
+            let create = matches!(action, OneAccount::Create { .. });
+            execute(place, create, command(action, place)?)?
+        }
+        AccountAction::Credentials(action) => return credentials::run(action, args.json, place, out),
     };
     let written = match response {
         Response::Account(account) if args.json => write_json(out, &account),
@@ -172,25 +159,21 @@ pub fn run(args: AccountArgs, place: Place<'_>, out: &mut dyn Write) -> Result<(
     written.map_err(output_failed)
 }
 
-fn command(action: AccountAction, place: Place<'_>) -> Result<Command, String> {
+fn command(action: OneAccount, place: Place<'_>) -> Result<Command, String> {
     let random = || id::random_bits().map_err(|error| format!("no random bits: {error}"));
     Ok(match action {
-        AccountAction::Create { name, plan } => {
+        OneAccount::Create { name, plan } => {
             Command::AccountCreate { id: AccountId::new(place.now, random()?), name, plan }
         }
-        AccountAction::List => Command::AccountList { after: None },
-        AccountAction::Show { account } => Command::AccountShow { account },
-        AccountAction::SetPlan { account, plan } => Command::AccountSetPlan { account, plan },
-        AccountAction::Grant { account, credits, note } => {
+        OneAccount::Show { account } => Command::AccountShow { account },
+        OneAccount::SetPlan { account, plan } => Command::AccountSetPlan { account, plan },
+        OneAccount::Grant { account, credits, note } => {
             Command::AccountGrant { account, id: EntryId::new(place.now, random()?), credits, note }
         }
-        AccountAction::SetStatus { account, status, at_period_end } => {
+        OneAccount::SetStatus { account, status, at_period_end } => {
             Command::AccountSetStatus { account, status, at_period_end }
         }
-        AccountAction::SetPassword { .. } | AccountAction::SignInLink { .. } => {
-            return Err("this command is done elsewhere".into());
-        }
-        AccountAction::SetLimits { name, reset, set } => {
+        OneAccount::SetLimits { name, reset, set } => {
             Command::AccountSetLimits { account: name, reset, set: set.into() }
         }
     })

@@ -11,10 +11,31 @@ use crate::web::guard::hex;
 use crate::web::password;
 use crate::web::session::token_hash;
 use crate::web::signin::EMAIL_BYTES_MAX;
+use clap::Subcommand;
 use engine::proto::address::Address;
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use serde::Serialize;
 use std::io::{self, BufRead, IsTerminal, Read, Write};
+
+#[derive(Debug, Clone, Subcommand)]
+pub(super) enum CredentialsAction {
+    /// Set the password with which an account's user signs in to the dashboard; it is asked for, or read from standard
+    /// input. All sessions of the account end.
+    SetPassword {
+        /// The account's id or name, or its user's address.
+        #[arg(value_name = "ID")]
+        account: String,
+        /// The user's address, to sign in with. Needed the first time.
+        #[arg(long, value_name = "ADDRESS")]
+        email: Option<String>,
+    },
+    /// Make a link that signs in to the dashboard once within 15 minutes.
+    SignInLink {
+        /// The account's id or name, or its user's address.
+        #[arg(value_name = "ID")]
+        account: String,
+    },
+}
 
 /// A link with how long it is good for.
 #[derive(Serialize)]
@@ -23,7 +44,23 @@ struct Link {
     seconds: u64,
 }
 
-pub(super) fn set_password(account: String, email: Option<String>, place: Place<'_>) -> Result<(), String> {
+/// Does what the command line says.
+///
+/// # Errors
+/// One line for standard error.
+pub(super) fn run(
+    action: CredentialsAction,
+    json: bool,
+    place: Place<'_>,
+    out: &mut dyn Write,
+) -> Result<(), String> {
+    match action {
+        CredentialsAction::SetPassword { account, email } => set_password(account, email, place),
+        CredentialsAction::SignInLink { account } => sign_in_link(account, json, place, out),
+    }
+}
+
+fn set_password(account: String, email: Option<String>, place: Place<'_>) -> Result<(), String> {
     let unfit = |email: &String| email.len() > EMAIL_BYTES_MAX || Address::parse(email).is_err();
     if email.as_ref().is_some_and(unfit) {
         return Err("--email: that is no address".into());
@@ -37,12 +74,7 @@ pub(super) fn set_password(account: String, email: Option<String>, place: Place<
     }
 }
 
-pub(super) fn sign_in_link(
-    account: String,
-    json: bool,
-    place: Place<'_>,
-    out: &mut dyn Write,
-) -> Result<(), String> {
+fn sign_in_link(account: String, json: bool, place: Place<'_>, out: &mut dyn Write) -> Result<(), String> {
     let mut bits = [0; 32];
     getrandom::fill(&mut bits).map_err(|error| format!("no random bits: {error}"))?;
     let token = hex(&bits);

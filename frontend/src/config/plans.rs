@@ -34,14 +34,7 @@ pub fn to_toml(plan: &Plan) -> String {
 
 /// Reads one table; `at` is where it begins.
 pub fn read(at: usize, table: &DeTable<'_>) -> Result<Plan, Fault> {
-    let mut plan = Plan {
-        id: String::new(),
-        name: String::new(),
-        monthly_credits: 0,
-        batches_allowed: true,
-        resets: true,
-        limits: Limits::default(),
-    };
+    let mut plan = Plan::new("", "", 0);
     let mut seen = Vec::new();
     for (key, value) in table.iter() {
         let at = key.span().start;

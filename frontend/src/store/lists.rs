@@ -250,21 +250,8 @@ mod tests {
     const NEEDLE: &str = "needle@example.com";
 
     fn list(account: AccountId) -> List {
-        List {
-            id: ListId::new(NOW, 1),
-            account,
-            created_at: NOW,
-            state: ListState::Uploading,
-            name: NEEDLE.into(),
-            column: String::new(),
-            why: String::new(),
-            bytes: 18,
-            rows: 1,
-            addresses: 1,
-            submitted: 0,
-            done: 0,
-            counts: Vec::new(),
-        }
+        let list = List::new(ListId::new(NOW, 1), account, NOW, NEEDLE.into());
+        List { bytes: 18, rows: 1, addresses: 1, ..list }
     }
 
     #[test]

@@ -78,6 +78,14 @@ pub struct Plan {
     pub limits: Limits,
 }
 
+impl Plan {
+    /// With batches and the usual limits; every period brings its credits.
+    pub fn new(id: &str, name: &str, monthly_credits: u64) -> Plan {
+        let (batches_allowed, resets, limits) = (true, true, Limits::default());
+        Plan { id: id.into(), name: name.into(), monthly_credits, batches_allowed, resets, limits }
+    }
+}
+
 /// Every plan there is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PlanTable(BTreeMap<String, Plan>);
@@ -106,19 +114,11 @@ impl PlanTable {
 
     /// The plans that hold when the configuration names none.
     pub fn standard() -> PlanTable {
-        let plan = |id: &str, name: &str, monthly_credits| Plan {
-            id: id.into(),
-            name: name.into(),
-            monthly_credits,
-            batches_allowed: true,
-            resets: true,
-            limits: Limits::default(),
-        };
         let plans = [
-            plan("free", "Free", 100),
-            plan("starter", "Starter", 5_000),
-            plan("growth", "Growth", 50_000),
-            plan("scale", "Scale", 500_000),
+            Plan::new("free", "Free", 100),
+            Plan::new("starter", "Starter", 5_000),
+            Plan::new("growth", "Growth", 50_000),
+            Plan::new("scale", "Scale", 500_000),
         ];
         PlanTable(plans.into_iter().map(|plan| (plan.id.clone(), plan)).collect())
     }

@@ -26,13 +26,3 @@ mod scripted;
 mod server;
 mod test_mode;
 mod tls;
-
-/// No test: with the variable set this program is the server that the tests start.
-#[test]
-fn scripted_server() {
-    if let Ok(arguments) = std::env::var(server::ARGUMENTS) {
-        let arguments = std::iter::once("mailprobe").chain(arguments.lines()).map(Into::into);
-        let code = scripted::main(arguments);
-        std::process::exit(i32::from(code != std::process::ExitCode::SUCCESS));
-    }
-}

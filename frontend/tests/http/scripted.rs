@@ -14,7 +14,6 @@ use engine::proto::verdict::Reason;
 use engine::{Answer, Finding, MailHosts, Outage, Pending, Refusal, Request, StartError};
 use frontend::engine_client::{Backend, EngineGauge, Line};
 use std::collections::{HashMap, VecDeque};
-use std::ffi::OsString;
 use std::fs::File;
 use std::future::{Future, poll_fn};
 use std::io::Write;
@@ -28,11 +27,22 @@ use std::time::{Duration, Instant};
 /// The variable that names the file for the addresses that were asked about, one a line.
 pub const ASKED: &str = "MAILPROBE_SCRIPTED_ASKED";
 
-/// Runs the command line with that engine.
-pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    frontend::cli::main(arguments, |_: EngineConfig| {
-        Ok::<Box<dyn Backend>, StartError>(Box::new(Scripted::default()))
-    })
+/// The variable that turns the test program into that mailprobe; its arguments, one a line.
+pub const ARGUMENTS: &str = "MAILPROBE_SCRIPTED_ARGUMENTS";
+
+/// The test program's own arguments for it.
+pub const PROGRAM: [&str; 3] = ["scripted::is_mailprobe", "--exact", "--nocapture"];
+
+/// No test: with the variable set this program is mailprobe with that engine.
+#[test]
+fn is_mailprobe() {
+    if let Ok(arguments) = std::env::var(ARGUMENTS) {
+        let arguments = std::iter::once("mailprobe").chain(arguments.lines()).map(Into::into);
+        let code = frontend::cli::main(arguments, |_: EngineConfig| {
+            Ok::<Box<dyn Backend>, StartError>(Box::new(Scripted::default()))
+        });
+        std::process::exit(i32::from(code != ExitCode::SUCCESS));
+    }
 }
 
 #[derive(Default)]

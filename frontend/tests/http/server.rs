@@ -1,7 +1,7 @@
 //! A server in a process of its own, on a free port and a data folder that goes with it.
 
 use crate::client::{Answer, Connection};
-use crate::scripted::ASKED;
+use crate::scripted::{ARGUMENTS, ASKED, PROGRAM};
 use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 use std::ffi::OsStr;
@@ -11,9 +11,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-
-/// The variable that turns the test program into the server.
-pub const ARGUMENTS: &str = "MAILPROBE_SCRIPTED_ARGUMENTS";
 
 /// A running server with the scripted engine.
 pub struct Server {
@@ -35,7 +32,7 @@ impl Server {
     /// Starts one on this folder.
     pub fn start_in(folder: TempDir, flags: &[&str]) -> Server {
         let mut program = Command::new(std::env::current_exe().unwrap());
-        program.args(["scripted_server", "--exact", "--nocapture"]);
+        program.args(PROGRAM);
         Server::spawn(
             program,
             folder,
@@ -254,11 +251,7 @@ pub fn mailprobe_with(arguments: &[&str], input: &str) -> Output {
 
 /// Runs a command with the scripted engine to its end. Standard output has lines of the test harness too.
 pub fn scripted(arguments: &[&str]) -> Output {
-    finish(
-        Command::new(std::env::current_exe().unwrap())
-            .args(["scripted_server", "--exact", "--nocapture"])
-            .env(ARGUMENTS, arguments.join("\n")),
-    )
+    finish(Command::new(std::env::current_exe().unwrap()).args(PROGRAM).env(ARGUMENTS, arguments.join("\n")))
 }
 
 fn finish(command: &mut Command) -> Output {

@@ -141,21 +141,7 @@ fn days_count_charges_and_are_forgotten() {
 }
 
 fn list(world: &World, account: AccountId, n: u128) -> List {
-    List {
-        id: ListId::new(world.now, n),
-        account,
-        created_at: world.now,
-        state: ListState::Uploading,
-        name: "my list.csv".into(),
-        column: String::new(),
-        why: String::new(),
-        bytes: 0,
-        rows: 0,
-        addresses: 0,
-        submitted: 0,
-        done: 0,
-        counts: Vec::new(),
-    }
+    List::new(ListId::new(world.now, n), account, world.now, "my list.csv".into())
 }
 
 #[test]

@@ -5,8 +5,6 @@ use super::super::index_check::check_index;
 use super::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-const ROUNDS: u32 = 80;
-
 /// What was answered before the crash.
 #[derive(Default)]
 struct Told {
@@ -31,16 +29,6 @@ impl Told {
 
     fn secret(&mut self) -> SecretHash {
         hash(self.next())
-    }
-
-    fn load(&mut self, store: &RedbStore, account: AccountId, rng: &mut fastrand::Rng) {
-        for _ in 0..rng.u32(1..6) {
-            self.connect(store, account);
-            self.attempt(store, account, rng);
-            if rng.u8(0..4) == 0 {
-                self.end_one(store, account);
-            }
-        }
     }
 
     fn connect(&mut self, store: &RedbStore, account: AccountId) {
@@ -105,6 +93,21 @@ impl Told {
             self.ended.insert(access);
         }
     }
+}
+
+impl Load for Told {
+    const ROUNDS: u32 = 80;
+    const SEED: u64 = SEED + 2;
+
+    fn load(&mut self, store: &RedbStore, account: AccountId, rng: &mut fastrand::Rng) {
+        for _ in 0..rng.u32(1..6) {
+            self.connect(store, account);
+            self.attempt(store, account, rng);
+            if rng.u8(0..4) == 0 {
+                self.end_one(store, account);
+            }
+        }
+    }
 
     fn check(&mut self, store: &RedbStore, account: AccountId) {
         check_index(store);
@@ -135,27 +138,7 @@ impl Told {
 }
 
 fn survive_connected(crash: Crash) {
-    let mut rng = fastrand::Rng::with_seed(SEED + 2);
-    let account = AccountId::new(NOW, 1);
-    let mut image = first_image(account);
-    let mut told = Told::default();
-    let mut crashed_while_loaded = 0;
-    for round in 0..ROUNDS {
-        let disk = Disk::new(image, rng.u32(1..250));
-        if let Ok(store) = open(&disk) {
-            told.load(&store, account, &mut rng);
-            crashed_while_loaded += u32::from(disk.0.lock().unwrap().left == 0);
-            drop(store);
-        }
-        image = disk.image(crash, &mut rng);
-        let healthy = Disk::new(image.clone(), u32::MAX);
-        let store = open(&healthy).unwrap_or_else(|error| panic!("round {round}: {error}"));
-        told.check(&store, account);
-        drop(store);
-        // What the opening voided is on the disk from here on, as the next check counts it.
-        image = healthy.image(Crash::Kill, &mut rng);
-    }
-    assert!(crashed_while_loaded > ROUNDS / 4, "only {crashed_while_loaded} rounds crashed under load");
+    let told: Told = survive(crash);
     let attempts: u32 = told.connected.values().map(|(_, answered)| answered).sum();
     assert!(attempts > 20, "only {attempts} attempts were answered");
 }

@@ -89,6 +89,25 @@ pub struct List {
 }
 
 impl List {
+    /// One of which nothing has come yet but the name of its file.
+    pub fn new(id: ListId, account: AccountId, created_at: UnixMs, name: String) -> List {
+        List {
+            id,
+            account,
+            created_at,
+            state: ListState::Uploading,
+            name,
+            column: String::new(),
+            why: String::new(),
+            bytes: 0,
+            rows: 0,
+            addresses: 0,
+            submitted: 0,
+            done: 0,
+            counts: Vec::new(),
+        }
+    }
+
     /// Addresses with a verdict.
     pub fn answered(&self) -> u64 {
         self.counts.iter().map(|(_, count)| count).sum()

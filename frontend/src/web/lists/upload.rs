@@ -63,20 +63,11 @@ pub async fn submit(mut visit: Visit) -> Result<Reply, Problem> {
     }
     let now = clock::now();
     let bits = random_bits().map_err(|error| Problem::unready().inside(error))?;
+    let name = file.chars().filter(|c| !c.is_control()).take(NAME_CHARS_MAX).collect();
     let mut list = List {
-        id: ListId::new(now, bits),
-        account,
-        created_at: now,
-        state: ListState::Uploading,
-        name: file.chars().filter(|c| !c.is_control()).take(NAME_CHARS_MAX).collect(),
         column: column.trim().to_owned(),
-        why: String::new(),
         bytes: most,
-        rows: 0,
-        addresses: 0,
-        submitted: 0,
-        done: 0,
-        counts: Vec::new(),
+        ..List::new(ListId::new(now, bits), account, now, name)
     };
     let room = ListRoom { account: bytes_max * 2, all: ALL_BYTES_MAX.max(bytes_max * 2) };
     if let Some((status, why)) = refused(visit.worker.store.create_list(&list, room, now).await?) {

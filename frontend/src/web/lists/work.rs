@@ -406,21 +406,7 @@ mod tests {
 
     fn make(store: &Arc<dyn Store>, account: AccountId, n: u128) -> ListId {
         let now = clock::now();
-        let mut list = List {
-            id: ListId::new(now, n),
-            account,
-            created_at: now,
-            state: ListState::Uploading,
-            name: String::new(),
-            column: String::new(),
-            why: String::new(),
-            bytes: 0,
-            rows: 0,
-            addresses: 0,
-            submitted: 0,
-            done: 0,
-            counts: Vec::new(),
-        };
+        let mut list = List::new(ListId::new(now, n), account, now, String::new());
         store.create_list(&list, ListRoom::MOST, now).wait().unwrap();
         list.state = ListState::Reading;
         store.put_list(&list, ListState::Uploading, None).wait().unwrap();
