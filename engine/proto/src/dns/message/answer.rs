@@ -7,12 +7,6 @@ use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::{self, DNSClass, RData, Record, RecordType};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// The name as the library has it.
-pub(super) fn wire_name(name: &Name) -> rr::Name {
-    #[expect(clippy::expect_used, reason = "the labels and their sum were checked when the name was made")]
-    rr::Name::from_labels(name.labels().map(str::as_bytes)).expect("a name fits")
-}
-
 /// Reads a message that is known to answer the question.
 pub(super) fn read(question: &Question, bytes: &[u8]) -> Response {
     // A cut message may end within a record and need not be readable: its TC bit is looked at first.
@@ -34,7 +28,9 @@ pub(super) fn read(question: &Question, bytes: &[u8]) -> Response {
 }
 
 fn answer(question: &Question, message: &Message) -> Response {
-    let Ok((owner, cname_ttl)) = follow(question, &message.answers) else {
+    // It echoes the question, as was seen before it was decoded.
+    let Some(asked) = message.queries.first() else { return Response::Failed(Failure::Malformed) };
+    let Ok((owner, cname_ttl)) = follow(asked.name(), &message.answers) else {
         return Response::Failed(Failure::CnameLoop);
     };
     let kind = record_type(question.kind);
@@ -59,9 +55,9 @@ fn at<'a>(records: &'a [Record], owner: &'a rr::Name) -> impl Iterator<Item = &'
 
 struct EndlessCnames;
 
-/// The name at the end of the question's CNAMEs, and the least TTL on the way.
-fn follow(question: &Question, answers: &[Record]) -> Result<(rr::Name, Option<u32>), EndlessCnames> {
-    let mut owner = wire_name(&question.name);
+/// The name at the end of the CNAMEs of the one that was asked for, and the least TTL on the way.
+fn follow(asked: &rr::Name, answers: &[Record]) -> Result<(rr::Name, Option<u32>), EndlessCnames> {
+    let mut owner = asked.clone();
     let mut least: Option<u32> = None;
     for _ in 0..=DNS_CNAMES_MAX {
         let next = at(answers, &owner).find_map(|r| match &r.data {
