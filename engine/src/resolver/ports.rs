@@ -101,11 +101,23 @@ impl<R: Runtime> Ports<R> {
             takes_many: Cell::new(true),
         }
     }
+
+    #[cfg(test)]
+    pub(super) fn takes_many(&self) -> bool {
+        self.takes_many.get()
+    }
+
+    #[cfg(test)]
+    pub(super) fn sends_one_by_one(&self) {
+        self.takes_many.set(false);
+    }
 }
 
 /// Sends questions: those to one resolver that are equally long over one socket, for all others one each.
 pub(super) fn send<R: Runtime>(inner: &Rc<Inner<R>>, mut outgoing: Vec<Outgoing<R>>) {
     let now = R::now();
+    // Who has been answered meanwhile, by another resolver, waits for nothing.
+    outgoing.retain(|question| question.flight.lookup.borrow().is_some());
     outgoing.sort_by_key(|question| (question.upstream, question.payload.len()));
     let mut datagrams = Vec::new();
     for alike in outgoing.chunk_by(|a, b| (a.upstream, a.payload.len()) == (b.upstream, b.payload.len())) {

@@ -15,6 +15,12 @@ pub(crate) mod sim;
 pub(crate) use choice::run_in_memory;
 pub(crate) use choice::{Chosen, Flavor, choose, run};
 
+/// The runtime that every kernel has.
+#[cfg(test)]
+pub(crate) mod testing {
+    pub(crate) use super::monoio::{Driver, Monoio, run};
+}
+
 use futures_lite::FutureExt;
 use futures_lite::future::CatchUnwind;
 use socket2::SockRef;

@@ -66,8 +66,8 @@ pub(super) struct Shares {
 
 impl Shares {
     pub fn of(memory: usize) -> Shares {
-        let part = memory / 12;
-        Shares { rows: part * 4, recent: part * 2, filters: part * 5, codes: part }
+        let part = memory / 48;
+        Shares { rows: part * 16, recent: part * 8, filters: part * 23, codes: part }
     }
 }
 

@@ -23,11 +23,12 @@ ehlo = ["PIPELINING", "SIZE 10485760", "8BITMIME", "ENHANCEDSTATUSCODES"]
 const SINK_PORT: u16 = 20_025;
 
 /// A list: so many domains, so many addresses of each, domain after domain in blocks, so that a list of any length
-/// looks the same through the window of what is under way.
+/// looks the same through the window of what is under way; and that so many times, with other addresses.
 #[derive(Debug, Clone, Copy)]
 pub struct List {
     pub domains: u64,
     pub each: u64,
+    pub rounds: u64,
 }
 
 /// Domains whose addresses alternate: all of a block are asked at the same time.
@@ -35,15 +36,17 @@ const BLOCK: u64 = 50;
 
 impl List {
     pub fn len(&self) -> u64 {
-        self.domains * self.each
+        self.domains * self.each * self.rounds
     }
 
     /// Domain and number of the row with this index.
     pub fn row(&self, index: u64) -> (u64, u64) {
+        let a_round = self.domains * self.each;
+        let (round, index) = (index / a_round, index % a_round);
         let block = index / (BLOCK * self.each);
         let width = BLOCK.min(self.domains - block * BLOCK);
         let within = index - block * BLOCK * self.each;
-        (block * BLOCK + within % width, within / width)
+        (block * BLOCK + within % width, round * self.each + within / width)
     }
 
     /// Row by row.
@@ -183,11 +186,11 @@ mod tests {
 
     #[test]
     fn a_list_has_every_address_once() {
-        for (domains, each) in [(1, 7), (49, 3), (50, 2), (120, 5)] {
-            let list = List { domains, each };
+        for (domains, each, rounds) in [(1, 7, 1), (49, 3, 1), (50, 2, 3), (120, 5, 2)] {
+            let list = List { domains, each, rounds };
             let rows: HashSet<(u64, u64)> = (0..list.len()).map(|index| list.row(index)).collect();
-            assert_eq!(rows.len() as u64, domains * each);
-            assert!(rows.iter().all(|&(domain, number)| domain < domains && number < each));
+            assert_eq!(rows.len() as u64, domains * each * rounds);
+            assert!(rows.iter().all(|&(domain, number)| domain < domains && number < each * rounds));
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::interop::process::{sleep, wait_until};
 use crate::interop::report::{self, Tally};
 use std::time::Duration;
 
-const LIST: List = List { domains: 10_000, each: 1 };
+const LIST: List = List { domains: 10_000, each: 1, rounds: 1 };
 const FEW: u64 = 100;
 
 const SCENARIO: &str = r##"

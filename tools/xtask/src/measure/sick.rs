@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-const LIST: List = List { domains: 1000, each: 500 };
+const LIST: List = List { domains: 1000, each: 500, rounds: 1 };
 /// The domains that are sick; elsewhere they are well.
 const SICK: [&str; 3] = ["d100.example", "d500.example", "d900.example"];
 

@@ -27,6 +27,11 @@ impl Run {
         self.entries
     }
 
+    /// What it takes of the memory, in octets.
+    pub fn bytes(&self) -> usize {
+        self.filter.bytes() + self.blocks.len() * size_of::<(u128, u32)>()
+    }
+
     /// The number of a key.
     ///
     /// # Errors

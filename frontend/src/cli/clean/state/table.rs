@@ -2,7 +2,8 @@
 //!
 //! What came last is in memory. When that is full it becomes a run in the state; four runs of a level become one of
 //! the next. A key is looked for in memory and then in the runs, the newest first; a filter in memory says for most
-//! runs that the key is not there. So a new key costs no read, and a known one about one.
+//! runs that the key is not there. So a new key costs no read, and a known one about one. What filters take, the keys in
+//! memory leave them, down to a fraction: memory grows little with the count.
 
 use super::run::{Entry, Run, Writer};
 use super::{Shares, State};
@@ -12,6 +13,8 @@ use crate::cli::clean::CleanError;
 pub(in crate::cli::clean) struct Table {
     recent: Recent,
     recent_max: usize,
+    /// Octets for keys in memory, with what filters take of them.
+    recent_bytes: usize,
     /// With their levels, the oldest first.
     runs: Vec<(u32, Run)>,
     filter_bytes: usize,
@@ -21,16 +24,17 @@ pub(in crate::cli::clean) struct Table {
 const FANOUT: usize = 4;
 /// Fewer are not worth a run.
 const RECENT_MIN: usize = 1024;
+/// The least part of their memory that is left to keys in memory.
+const RECENT_PART: usize = 4;
 
 impl Table {
     /// With its shares of the memory.
     pub fn new(shares: Shares) -> Table {
-        // As many places as fit, a power of two, half of them free.
-        let places = (shares.recent / size_of::<Entry>()).max(2 * RECENT_MIN);
-        let recent_max = 1 << (places.ilog2() - 1);
         // One run can take most of it: the others are smaller together.
         let filter_bytes = shares.filters / 4 * 3;
-        Table { recent: Recent::new(), recent_max, runs: Vec::new(), filter_bytes }
+        let recent_max = recent_max(shares.recent);
+        let recent_bytes = shares.recent;
+        Table { recent: Recent::new(), recent_max, recent_bytes, runs: Vec::new(), filter_bytes }
     }
 
     /// The number of a key.
@@ -74,8 +78,20 @@ impl Table {
             let merged = Run::merge(state, newest_first, self.filter_bytes)?;
             self.runs.push((level + 1, merged));
         }
+        let runs: usize = self.runs.iter().map(|(_, run)| run.bytes()).sum();
+        let left = self.recent_bytes.saturating_sub(runs).max(self.recent_bytes / RECENT_PART);
+        if recent_max(left) != self.recent_max {
+            self.recent_max = recent_max(left);
+            self.recent = Recent::new();
+        }
         Ok(())
     }
+}
+
+/// How many keys may be in so many octets: half of as many places as fit, a power of two.
+fn recent_max(bytes: usize) -> usize {
+    let places = (bytes / size_of::<Entry>()).max(2 * RECENT_MIN);
+    1 << (places.ilog2() - 1)
 }
 
 /// Entries in memory, each in the first free place from the one that its key's upper bits point to. So they are
