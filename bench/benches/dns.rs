@@ -4,6 +4,7 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 use engine_proto::dns::cache::Cache;
 use engine_proto::dns::message::{Encoded, decode, encode};
 use engine_proto::dns::{Exchange, Mx, Name, Outcome, Question, RecordKind, Records};
+use std::hash::RandomState;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -47,7 +48,7 @@ fn cache(criterion: &mut Criterion) {
     let exchange = Exchange::Host(Name::parse("mx.example").expect("a name"));
     let records = Records::Mx(vec![Mx { preference: 10, exchange }]);
     let outcome = Outcome::Records { records, ttl: Duration::from_secs(300) };
-    let mut cache = Cache::new(ENTRIES as usize);
+    let mut cache = Cache::new(ENTRIES as usize, RandomState::new());
     for number in 0..ENTRIES {
         cache.insert(question(number), outcome.clone(), now);
     }

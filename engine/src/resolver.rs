@@ -8,7 +8,7 @@ mod ports;
 
 use crate::config::EngineConfig;
 use crate::runtime::{Runtime, Stream};
-use crate::seed::{self, HashMap};
+use crate::seed::{self, HashMap, Hashing};
 use engine_proto::dns::cache::Cache;
 use engine_proto::dns::lookup::{Lookup, LookupConfig, Transmit, Transport};
 use engine_proto::dns::message::FrameReader;
@@ -41,7 +41,7 @@ pub(crate) struct Resolver<R: Runtime> {
 struct Inner<R: Runtime> {
     upstreams: Vec<SocketAddr>,
     config: LookupConfig,
-    cache: RefCell<Cache>,
+    cache: RefCell<Cache<Hashing>>,
     flights: RefCell<HashMap<Question, Rc<Flight<R>>>>,
     /// The question about our own name, while it is asked.
     call: RefCell<Option<Rc<Flight<R>>>>,
@@ -91,7 +91,7 @@ impl<R: Runtime> Resolver<R> {
                 health,
                 ports: Ports::new(&upstreams),
                 upstreams,
-                cache: RefCell::new(Cache::new(DNS_CACHE_MAX)),
+                cache: RefCell::new(Cache::new(DNS_CACHE_MAX, Hashing::default())),
                 own_name: Question { name: own_name, kind: RecordKind::A },
                 call: RefCell::default(),
                 ticking: Cell::new(false),

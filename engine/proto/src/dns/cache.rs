@@ -5,15 +5,15 @@
 
 use super::{Failure, Outcome, Question};
 use hashbrown::HashTable;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Outcomes by question.
-pub struct Cache {
+/// Outcomes by question. `S` hashes questions with a key that nobody outside can foresee.
+pub struct Cache<S> {
     /// Where in `slots` a question is, by its hash.
     index: HashTable<u32>,
-    keyed: RandomState,
+    keyed: S,
     slots: Vec<Slot>,
     capacity: usize,
     hand: usize,
@@ -28,11 +28,11 @@ struct Slot {
     read: bool,
 }
 
-impl Cache {
+impl<S: BuildHasher> Cache<S> {
     /// A cache for `capacity` outcomes, one at least. Memory is taken as it fills.
-    pub fn new(capacity: usize) -> Cache {
+    pub fn new(capacity: usize, keyed: S) -> Cache<S> {
         let capacity = capacity.clamp(1, u32::MAX as usize);
-        Cache { index: HashTable::new(), keyed: RandomState::new(), slots: Vec::new(), capacity, hand: 0 }
+        Cache { index: HashTable::new(), keyed, slots: Vec::new(), capacity, hand: 0 }
     }
 
     /// What is known about the question at `now`.
@@ -122,9 +122,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::HashMap;
+    use std::hash::{BuildHasherDefault, DefaultHasher};
     use std::time::Duration;
 
     const S: Duration = Duration::from_secs(1);
+
+    fn cache(capacity: usize) -> Cache<BuildHasherDefault<DefaultHasher>> {
+        Cache::new(capacity, BuildHasherDefault::default())
+    }
 
     fn question(n: usize) -> Question {
         Question { name: Name::parse(&format!("d{n}.example")).unwrap(), kind: RecordKind::Mx }
@@ -136,7 +141,7 @@ mod tests {
 
     #[test]
     fn outcomes_live_as_long_as_they_may() {
-        let (mut cache, now) = (Cache::new(4), Instant::now());
+        let (mut cache, now) = (cache(4), Instant::now());
         cache.insert(question(1), no_data(60), now);
         assert_eq!(cache.get(&question(1), now + S * 59).as_deref(), Some(&no_data(60)));
         assert_eq!(cache.get(&question(1), now + S * 60), None);
@@ -150,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_failure_replaces_no_answer_that_holds() {
-        let (mut cache, now) = (Cache::new(4), Instant::now());
+        let (mut cache, now) = (cache(4), Instant::now());
         let failed = Outcome::Failed { why: Failure::Timeout, ttl: S * 30 };
         cache.insert(question(1), no_data(60), now);
         assert_eq!(*cache.insert(question(1), failed.clone(), now + S), failed);
@@ -161,7 +166,7 @@ mod tests {
 
     #[test]
     fn silence_is_forgotten_and_nothing_else() {
-        let (mut cache, now) = (Cache::new(4), Instant::now());
+        let (mut cache, now) = (cache(4), Instant::now());
         let failed = |why| Outcome::Failed { why, ttl: S * 30 };
         cache.insert(question(1), failed(Failure::Timeout), now);
         cache.insert(question(2), failed(Failure::ServFail), now);
@@ -173,7 +178,7 @@ mod tests {
 
     #[test]
     fn what_is_read_stays() {
-        let (mut cache, now) = (Cache::new(3), Instant::now());
+        let (mut cache, now) = (cache(3), Instant::now());
         for n in 0..3 {
             cache.insert(question(n), no_data(60), now);
         }
@@ -191,7 +196,7 @@ mod tests {
         #[test]
         fn a_cache_tells_the_truth(steps in proptest::collection::vec((0..12usize, 0..3u8, 1..90u32), 1..200)) {
             let start = Instant::now();
-            let (mut cache, mut model, mut now) = (Cache::new(5), HashMap::new(), start);
+            let (mut cache, mut model, mut now) = (cache(5), HashMap::new(), start);
             for (n, action, seconds) in steps {
                 match action {
                     0 => {
