@@ -13,6 +13,7 @@ use crate::runtime::{Datagrams, Runtime, SEGMENTS_MAX};
 use crate::seed::HashMap;
 use rand::Rng;
 use std::cell::{Cell, RefCell};
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
@@ -113,7 +114,7 @@ impl<R: Runtime> Ports<R> {
     }
 }
 
-/// Sends questions: those to one resolver that are equally long over one socket, for all others one each.
+/// Sends questions: those to one resolver that are equally long over one socket, with one call.
 pub(super) fn send<R: Runtime>(inner: &Rc<Inner<R>>, mut outgoing: Vec<Outgoing<R>>) {
     let now = R::now();
     // Who has been answered meanwhile, by another resolver, waits for nothing.
@@ -158,7 +159,7 @@ fn send_over<R: Runtime>(
         match port.socket.send_all(datagrams, first.payload.len() as u16) {
             Ok(()) => return,
             // What ICMP said of earlier ones comes with the next call, whatever that is.
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {}
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
             // This kernel or the way to the resolver is not made for it.
             Err(_) => many.set(false),
         }
@@ -221,6 +222,12 @@ impl<R: Runtime> Port<R> {
         true
     }
 
+    /// ICMP: everybody who asked over this socket may have been meant.
+    fn refused(&self, inner: &Rc<Inner<R>>, now: Instant) {
+        let pending: Vec<Rc<Flight<R>>> = self.pending.borrow().values().cloned().collect();
+        pending.iter().for_each(|flight| inner.unreachable(flight, self.upstream, now));
+    }
+
     /// Hands a datagram to whom it is for.
     fn deliver(&self, inner: &Rc<Inner<R>>, datagram: &[u8], now: Instant) {
         // The first two octets are the id (RFC 1035 4.1.1); all else is checked by the lookup.
@@ -262,15 +269,19 @@ async fn listen<R: Runtime>(inner: Weak<Inner<R>>, port: Rc<Port<R>>) {
             Some((Ok(_), datagram)) => {
                 port.deliver(&inner, &datagram, now);
                 for _ in 1..TAKEN_MAX {
-                    let Some(length) = port.socket.receive_now(&mut more) else { break };
-                    port.deliver(&inner, &more[..length], now);
+                    match port.socket.receive_now(&mut more) {
+                        Ok(length) => port.deliver(&inner, &more[..length], now),
+                        Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                        Err(_) => {
+                            port.refused(&inner, now);
+                            break;
+                        }
+                    }
                 }
                 datagram
             }
             Some((Err(_), buffer)) => {
-                // ICMP: everybody who asked over this socket may have been meant.
-                let pending: Vec<Rc<Flight<R>>> = port.pending.borrow().values().cloned().collect();
-                pending.iter().for_each(|flight| inner.unreachable(flight, port.upstream, now));
+                port.refused(&inner, now);
                 // An error that lasts must not keep this thread busy.
                 R::sleep(PORT_ERROR_PAUSE).await;
                 buffer

@@ -93,7 +93,7 @@ impl Datagrams for glommio_crate::net::UdpSocket {
         send_segments(borrowed(self), datagrams, length)
     }
 
-    fn receive_now(&self, buffer: &mut [u8]) -> Option<usize> {
+    fn receive_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
         receive_now(borrowed(self), buffer)
     }
 

@@ -117,11 +117,11 @@ impl Datagrams for Port {
         datagrams.chunks(usize::from(length)).try_for_each(|datagram| self.send(datagram))
     }
 
-    fn receive_now(&self, buffer: &mut [u8]) -> Option<usize> {
-        let datagram = self.arrived.borrow_mut().pop_front()?;
+    fn receive_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let datagram = self.arrived.borrow_mut().pop_front().ok_or(io::ErrorKind::WouldBlock)?;
         let count = datagram.len().min(buffer.len());
         buffer[..count].copy_from_slice(&datagram[..count]);
-        Some(count)
+        Ok(count)
     }
 
     async fn receive(&self, mut buffer: Vec<u8>) -> Rented<usize> {

@@ -25,7 +25,7 @@ use futures_lite::FutureExt;
 use futures_lite::future::CatchUnwind;
 use socket2::SockRef;
 use std::future::Future;
-use std::io::{self, Read};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::panic::AssertUnwindSafe;
@@ -96,8 +96,9 @@ pub(crate) trait Datagrams: 'static {
     /// Receives one datagram into the empty `buffer`, up to its capacity.
     fn receive(&self, buffer: Vec<u8>) -> impl Future<Output = Rented<usize>>;
 
-    /// Takes one more that is there already into `buffer`, and says how long it is; `None` when there is none.
-    fn receive_now(&self, buffer: &mut [u8]) -> Option<usize>;
+    /// Takes one more that is there already into `buffer`, and says how long it is; where there is none:
+    /// [`io::ErrorKind::WouldBlock`].
+    fn receive_now(&self, buffer: &mut [u8]) -> io::Result<usize>;
 }
 
 /// So many datagrams go with one call: Linux takes 64 (UDP_MAX_SEGMENTS before 6.9), and twice this gains nothing.
@@ -208,10 +209,9 @@ fn all_or_nothing(sent: io::Result<usize>) -> io::Result<()> {
     }
 }
 
-/// Receives on the socket behind a borrowed descriptor what is there already. An error is left to who waits for more.
-fn receive_now(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Option<usize> {
-    let mut socket = &*SockRef::from(&socket);
-    socket.read(buffer).ok()
+/// Receives on the socket behind a borrowed descriptor what is there already.
+fn receive_now(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    Ok(rustix::net::recv(socket, buffer, rustix::net::RecvFlags::DONTWAIT)?.1)
 }
 
 fn timed_out() -> io::Error {
@@ -252,10 +252,11 @@ mod tests {
             peer.send_to(&[n; 3], from).unwrap();
         }
         for n in 0..SEGMENTS_MAX as u8 {
-            assert_eq!(receive_now(socket.as_fd(), &mut buffer), Some(3));
+            assert_eq!(receive_now(socket.as_fd(), &mut buffer).unwrap(), 3);
             assert_eq!(buffer[..3], [n; 3]);
         }
-        assert_eq!(receive_now(socket.as_fd(), &mut buffer), None);
+        let none = receive_now(socket.as_fd(), &mut buffer).unwrap_err();
+        assert_eq!(none.kind(), io::ErrorKind::WouldBlock);
         assert!(send_segments(socket.as_fd(), &[0; 1200], 4).is_err(), "more than a call may have");
     }
 }

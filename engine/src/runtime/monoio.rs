@@ -86,7 +86,7 @@ impl Datagrams for ::monoio::net::udp::UdpSocket {
         send_segments(borrowed(self), datagrams, length)
     }
 
-    fn receive_now(&self, buffer: &mut [u8]) -> Option<usize> {
+    fn receive_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
         receive_now(borrowed(self), buffer)
     }
 

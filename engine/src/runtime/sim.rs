@@ -133,8 +133,8 @@ impl Datagrams for Port {
     }
 
     /// What comes, comes one by one: which task is next is drawn anew for each.
-    fn receive_now(&self, _buffer: &mut [u8]) -> Option<usize> {
-        None
+    fn receive_now(&self, _buffer: &mut [u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::WouldBlock.into())
     }
 
     async fn receive(&self, mut buffer: Vec<u8>) -> Rented<usize> {
