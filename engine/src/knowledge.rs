@@ -197,8 +197,13 @@ mod tests {
     use crate::work::testing::{answer, mailbox, work};
     use engine_proto::verdict::{Class, Scope};
 
-    const ACCEPTED: Classification =
-        Classification { class: Class::Accepted, scope: Scope::Recipient, permanent: false, rule: "test" };
+    const ACCEPTED: Classification = Classification {
+        class: Class::Accepted,
+        scope: Scope::Recipient,
+        permanent: false,
+        to_all: false,
+        rule: "test",
+    };
 
     #[test]
     fn what_one_host_shows_confirms_nothing_that_another_accepts() {

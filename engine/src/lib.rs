@@ -280,6 +280,7 @@ impl Engine {
             face.inbox.wake();
         }
         for thread in self.threads.drain(..) {
+            thread.thread().unpark();
             if thread.join().is_err() {
                 tracing::error!("a thread of the engine panicked");
             }

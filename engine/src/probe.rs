@@ -10,7 +10,7 @@ use crate::flight::Flight;
 use crate::runtime::Runtime;
 use crate::session::Session;
 use crate::shard::Shard;
-use crate::site::{DOWN, Group, Next};
+use crate::site::{Chorus, DOWN, Group, Next};
 use crate::work::Work;
 use crate::{Finding, Outage, Priority};
 use engine_proto::limits::{RETURNS_MAX, SESSION_IDLE, STRIKES_MAX};
@@ -24,7 +24,7 @@ use std::io::ErrorKind;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use transaction::{After, Course, Heard, Recipients, Scene};
+use transaction::{After, Answered, Course, Heard, Recipients, Scene};
 
 /// What a session task does behind a session.
 enum Then {
@@ -221,9 +221,16 @@ async fn converse<R: Runtime>(
 ) -> Then {
     let scene = Scene { shard, group, index };
     let mut course = Course::default();
+    let route = &group.routes[index];
     loop {
+        if route.is_shut(R::now()) {
+            session.quit().await;
+            return Then::Again;
+        }
         let extensions = session.dialog.extensions();
         let room = group.site.pace.borrow().group(&course.tally);
+        // One is enough to see whether it still says the same to everyone.
+        let room = if route.chorus().is_some() { room.min(1) } else { room };
         let room = room.min(extensions.recipients_max.map_or(usize::MAX, |most| most as usize));
         let spent = |most| course.tally.transactions >= most;
         if room == 0 || extensions.transactions_max.is_some_and(spent) {
@@ -260,6 +267,9 @@ async fn converse<R: Runtime>(
             let _busy = group.busy();
             ask(&scene, &mut session, works, &mut course).await
         };
+        if let Some(chorus) = route.chorus() {
+            shut_out(shard, group, index, chorus);
+        }
         match after {
             After::Open => {}
             After::Leave => {
@@ -269,6 +279,15 @@ async fn converse<R: Runtime>(
             }
             After::Over => return Then::Again,
         }
+    }
+}
+
+/// A host says the same to everyone: nobody else is asked about here for a while, and where we are blocked, the source
+/// rests.
+fn shut_out<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize, chorus: Chorus) {
+    group.routes[index].take_down(R::now() + DOWN, chorus.rule);
+    if chorus.block {
+        rest::blocked(shard, group, chorus.rule);
     }
 }
 
@@ -350,10 +369,10 @@ impl<R: Runtime> Recipients<R> for Asked {
         });
     }
 
-    fn answered(&mut self, scene: &Scene<'_, R>, place: usize, reply: &Reply, behind_others: bool) -> Heard {
+    fn answered(&mut self, scene: &Scene<'_, R>, heard: &Answered<'_>) -> Heard {
         // Whose time was over meanwhile has got his answer.
-        let Some(work) = self.0.take(place) else { return Heard::Answer };
-        answered(scene.shard, scene.group, scene.index, work, reply, behind_others)
+        let Some(work) = self.0.take(heard.place) else { return Heard::Answer };
+        answered(scene, work, heard)
     }
 
     fn mail_refused(&mut self, scene: &Scene<'_, R>, reply: &Reply) -> bool {
@@ -410,16 +429,10 @@ fn put_back_rest(group: &Group, flight: &Flight) -> bool {
     none
 }
 
-/// What an answer to RCPT means for the one it is about. `behind_others`: others had their answers before, in the
-/// same transaction.
-fn answered<R: Runtime>(
-    shard: &Rc<Shard<R>>,
-    group: &Rc<Group>,
-    index: usize,
-    mut work: Work,
-    reply: &Reply,
-    behind_others: bool,
-) -> Heard {
+/// What an answer to RCPT means for the one it is about.
+fn answered<R: Runtime>(scene: &Scene<'_, R>, mut work: Work, heard: &Answered<'_>) -> Heard {
+    let Scene { shard, group, index } = *scene;
+    let Answered { reply, behind_others, at, .. } = *heard;
     let route = &group.routes[index];
     let said = classify(&ReplyView { stage: Stage::Rcpt, mx: &route.host, reply });
     work.note(|| in_words(&said));
@@ -430,7 +443,7 @@ fn answered<R: Runtime>(
             work.settle(Reason::Unverifiable, "accepts_everything");
         }
         Class::Accepted | Class::ExistsThrottled => {
-            let control = shard.knowledge.borrow_mut().accepted(work, said, &route.host, R::now());
+            let control = shard.knowledge.borrow_mut().accepted(work, said, &route.host, at);
             if let Some(control) = control {
                 group.want_control(control);
             }
@@ -460,8 +473,16 @@ fn answered<R: Runtime>(
                 work.tried |= 1 << index;
             }
             route.refuses(said.rule);
+            if known && said.to_all {
+                route.sings(said.rule, false);
+            }
             come_back(group, work, said.rule, R::now());
             return if known { Heard::Nothing } else { Heard::Push };
+        }
+        _ if said.to_all => {
+            route.sings(said.rule, rest::is_block(shard, &said));
+            work.settle(reason_at_rcpt(&said), said.rule);
+            return Heard::Refusal;
         }
         Class::Temporary => {
             work.leave_for_now(said.rule, DOWN, TRANSIENT_WAIT);

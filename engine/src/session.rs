@@ -40,6 +40,8 @@ pub(crate) struct Session<R: Runtime> {
     pub(crate) limit: Instant,
     /// What was said, a line each, while somebody wants to know.
     pub(crate) story: Option<Vec<String>>,
+    /// When the server was last heard: what it said in one breath came at one time.
+    pub(crate) heard_at: Instant,
     /// The begin of a line of the server's whose end has not come yet.
     heard: Vec<u8>,
 }
@@ -69,19 +71,20 @@ impl<R: Runtime> Session<R> {
             Ok(connected) => connected,
             Err(error) => return Err((error, story)),
         };
+        let now = R::now();
         let mut session = Box::new(Session {
             transport: Transport::Plain(stream),
-            dialog: Dialog::new(Arc::clone(&config.source.dialog), starttls, R::now()),
+            dialog: Dialog::new(Arc::clone(&config.source.dialog), starttls, now),
             config,
             host,
             address: destination.ip(),
             limit,
             story,
+            heard_at: now,
             heard: Vec::new(),
         });
         if !early.is_empty() {
-            session.listen(&early);
-            session.dialog.receive(R::now(), &early);
+            session.hear(&early);
         }
         Ok(session)
     }
@@ -106,8 +109,7 @@ impl<R: Runtime> Session<R> {
         match self.transport.read(buffer, R::now() + QUIET).await {
             (Err(error), _) if error.kind() == io::ErrorKind::TimedOut => true,
             (Ok(length), bytes) if length > 0 => {
-                self.listen(&bytes);
-                self.dialog.receive(R::now(), &bytes);
+                self.hear(&bytes);
                 false
             }
             _ => {
@@ -150,12 +152,15 @@ impl<R: Runtime> Session<R> {
         let (result, bytes) = self.transport.read(buffer, self.deadline()).await;
         match result {
             Ok(0) => self.dialog.closed(),
-            Ok(_) => {
-                self.listen(&bytes);
-                self.dialog.receive(R::now(), &bytes);
-            }
+            Ok(_) => self.hear(&bytes),
             Err(error) => self.judge(Some(error)),
         }
+    }
+
+    fn hear(&mut self, bytes: &[u8]) {
+        self.listen(bytes);
+        self.heard_at = R::now();
+        self.dialog.receive(self.heard_at, bytes);
     }
 
     async fn start_tls(&mut self) {

@@ -118,6 +118,8 @@ const WORKS_A_SESSION: usize = 50;
 const SWEEP: Duration = Duration::from_millis(250);
 /// Groups without work are looked for this often.
 const FORGET: Duration = Duration::from_secs(2);
+/// So many messages are taken at one look at the clock: some ten microseconds' worth.
+const MESSAGES_A_LOOK: usize = 32;
 /// The shard says this often that it is alive.
 pub(crate) const HEARTBEAT: Duration = Duration::from_millis(200);
 
@@ -170,12 +172,20 @@ impl Main for ShardMain {
             R::spawn(async move { egress::look(&shared.pool, &resolver).await });
         }
         let face = &self.shared.shards[self.index];
-        loop {
-            match face.inbox.pop().await {
-                Message::Resolve(work) => verify::resolve(&shard, work),
-                Message::Probe(work, plan) => shard.probe(work, &plan),
-                Message::Inquire(inquiry) => verify::inquire(&shard, inquiry),
-                Message::Stop => break,
+        'serving: loop {
+            let mut next = Some(face.inbox.pop().await);
+            // The clock is looked at once for what has come together.
+            let now = R::now();
+            let mut left = MESSAGES_A_LOOK;
+            while let Some(message) = next {
+                match message {
+                    Message::Resolve(work) => verify::resolve(&shard, work, now),
+                    Message::Probe(work, plan) => shard.probe(work, &plan, now),
+                    Message::Inquire(inquiry) => verify::inquire(&shard, inquiry, now),
+                    Message::Stop => break 'serving,
+                }
+                left -= 1;
+                next = if left > 0 { face.inbox.try_pop() } else { None };
             }
         }
         shard.abandon();
@@ -293,8 +303,7 @@ impl<R: Runtime> Shard<R> {
     }
 
     /// Puts work into its group's queue.
-    fn probe(self: &Rc<Self>, mut work: Work, plan: &Plan) {
-        let now = R::now();
+    fn probe(self: &Rc<Self>, mut work: Work, plan: &Plan, now: Instant) {
         self.stories.set(self.stories.get() || work.trace.is_some());
         let Some(group) = self.group(plan, now) else {
             return work.settle(Reason::Unverifiable, "no_source");
@@ -325,7 +334,7 @@ impl<R: Runtime> Shard<R> {
         if group.next(now) == Next::Nothing {
             group.take_stranded(now).into_iter().for_each(|work| self.shared.give_up(work, now));
         }
-        self.dispatch(&group);
+        self.dispatch(&group, now);
     }
 
     /// Answers a work where that needs no question: the host that would be asked is known to accept everyone.
@@ -367,10 +376,9 @@ impl<R: Runtime> Shard<R> {
     }
 
     /// Starts sessions for a group as its work wants and its site, the total and its routes allow.
-    pub(crate) fn dispatch(self: &Rc<Self>, group: &Rc<Group>) {
+    pub(crate) fn dispatch(self: &Rc<Self>, group: &Rc<Group>, now: Instant) {
         let site = &group.site;
         loop {
-            let now = R::now();
             if !group.wants_session(WORKS_A_SESSION, now) {
                 return;
             }
@@ -423,7 +431,7 @@ impl<R: Runtime> Shard<R> {
         let queued = std::mem::take(&mut *queue.borrow_mut());
         let groups: Vec<_> = queued.iter().filter_map(Weak::upgrade).collect();
         groups.iter().for_each(|group| group.leave_session_queue());
-        groups.iter().for_each(|group| self.dispatch(group));
+        groups.iter().for_each(|group| self.dispatch(group, R::now()));
     }
 
     /// Whether another group waits for a session that `group` could give up.
@@ -457,7 +465,7 @@ impl<R: Runtime> Shard<R> {
             let Some(group) = self.starved.borrow_mut().pop_front() else { return };
             if let Some(group) = group.upgrade() {
                 group.leave_session_queue();
-                self.dispatch(&group);
+                self.dispatch(&group, R::now());
             }
         }
     }
@@ -476,7 +484,7 @@ impl<R: Runtime> Shard<R> {
         self.begin_anew(now);
         let stuck = |group: &&Rc<Group>| group.is_stuck(now);
         let stuck: Vec<Rc<Group>> = self.active.borrow().values().filter(stuck).cloned().collect();
-        stuck.iter().for_each(|group| self.dispatch(group));
+        stuck.iter().for_each(|group| self.dispatch(group, now));
     }
 
     /// Drops the groups and sites that had no work for a while.
@@ -551,7 +559,7 @@ impl<R: Runtime> Drop for Seat<R> {
         if shard.shared.stopping.load(Ordering::Relaxed) {
             return;
         }
-        shard.dispatch(group);
+        shard.dispatch(group, R::now());
         shard.wake(&group.site.waiting);
         shard.wake_starved();
     }

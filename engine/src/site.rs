@@ -111,9 +111,24 @@ pub(crate) struct Route {
     refused: Cell<Option<&'static str>>,
     /// The same of an earlier session.
     refrain: Cell<Option<&'static str>>,
+    /// What it has said of recipients, and of nobody else since.
+    chorus: Cell<Option<Chorus>>,
     /// A TLS handshake failed here: the next session goes in the clear.
     pub(crate) plain_only: Cell<bool>,
 }
+
+/// A refusal that is about us or the session, heard for one recipient after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Chorus {
+    /// The rule that knows its words.
+    pub(crate) rule: &'static str,
+    /// It is a block of our source.
+    pub(crate) block: bool,
+    times: u8,
+}
+
+/// So many recipients in a row are enough to know what a host says to everyone.
+const CHORUS_MIN: u8 = 5;
 
 struct State {
     queue: Queue,
@@ -227,6 +242,24 @@ impl Route {
     pub(crate) fn speaks(&self) {
         self.refrain.set(None);
         self.refused.set(None);
+        self.chorus.set(None);
+    }
+
+    /// It said of a recipient what it may say to everyone, in words that this rule knows.
+    pub(crate) fn sings(&self, rule: &'static str, block: bool) {
+        let before = self.chorus.get().filter(|chorus| chorus.rule == rule);
+        let times = before.map_or(0, |chorus| chorus.times).saturating_add(1);
+        self.chorus.set(Some(Chorus { rule, block, times }));
+    }
+
+    /// What it says to everyone, whoever is asked about.
+    pub(crate) fn chorus(&self) -> Option<Chorus> {
+        self.chorus.get().filter(|chorus| chorus.times >= CHORUS_MIN)
+    }
+
+    /// Whether it is left alone for what it says to everyone.
+    pub(crate) fn is_shut(&self, now: Instant) -> bool {
+        self.chorus().is_some_and(|chorus| self.is_down(now) == Some(chorus.rule))
     }
 
     pub(crate) fn works(&self) {
@@ -236,7 +269,11 @@ impl Route {
     /// Whether nothing is known of it that a route made anew would not know.
     fn is_fresh(&self, now: Instant) -> bool {
         let silent = self.refused.get().is_none() && self.refrain.get().is_none() && self.strikes.get() == 0;
-        silent && !self.plain_only.get() && self.is_down(now).is_none() && self.rests(now).is_none()
+        silent
+            && self.chorus.get().is_none()
+            && !self.plain_only.get()
+            && self.is_down(now).is_none()
+            && self.rests(now).is_none()
     }
 
     fn is_down(&self, now: Instant) -> Option<&'static str> {
@@ -277,6 +314,7 @@ impl Group {
                 accepts_everything: accepts_everything(&last),
                 refused: Cell::new(None),
                 refrain: Cell::new(None),
+                chorus: Cell::new(None),
                 plain_only: Cell::new(false),
             }
         });

@@ -21,19 +21,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Takes an address that has come to the home shard of its domain.
-pub(crate) fn resolve<R: Runtime>(shard: &Rc<Shard<R>>, work: Work) {
+pub(crate) fn resolve<R: Runtime>(shard: &Rc<Shard<R>>, work: Work, now: Instant) {
     shard.stories.set(shard.stories.get() || work.trace.is_some());
     if let Some(work) = needs_no_server(work, &shard.shared.config) {
         let domain = work.address.domain().clone();
-        join(shard, domain, Waiter::Address(work));
+        join(shard, domain, Waiter::Address(work), now);
     }
 }
 
 /// Takes a question about a domain that has come to its home shard.
-pub(crate) fn inquire<R: Runtime>(shard: &Rc<Shard<R>>, inquiry: Inquiry) {
+pub(crate) fn inquire<R: Runtime>(shard: &Rc<Shard<R>>, inquiry: Inquiry, now: Instant) {
     match inquiry {
         Inquiry::MailHosts(domain, asker, deadline) => {
-            join(shard, domain, Waiter::Domain { asker, deadline });
+            join(shard, domain, Waiter::Domain { asker, deadline }, now);
         }
         Inquiry::Facts(domain, asker, deadline) => {
             R::spawn(facts::tell(Rc::clone(shard), domain, asker, deadline));
@@ -57,8 +57,8 @@ fn needs_no_server(mut work: Work, config: &EngineConfig) -> Option<Work> {
 }
 
 /// Hands over what the walk of a domain found, or lets wait for it.
-fn join<R: Runtime>(shard: &Rc<Shard<R>>, domain: Domain, waiter: Waiter) {
-    let joined = shard.walks.borrow_mut().join(&domain, waiter, R::now());
+fn join<R: Runtime>(shard: &Rc<Shard<R>>, domain: Domain, waiter: Waiter, now: Instant) {
+    let joined = shard.walks.borrow_mut().join(&domain, waiter, now);
     match joined {
         Joined::Known(waiter, found, story) => hand_over(shard, waiter, &found, &story),
         Joined::First => R::spawn(serve(Rc::clone(shard), domain)),

@@ -20,7 +20,8 @@ pub(crate) fn start(shared: Arc<Shared>) -> Result<JoinHandle<()>, StartError> {
         .spawn(move || {
             let mut overdue = vec![false; shared.shards.len()];
             while !shared.stopping.load(Ordering::Relaxed) {
-                std::thread::sleep(HEARTBEAT);
+                // Whoever stops the engine unparks it: nobody waits for the rest of a beat.
+                std::thread::park_timeout(HEARTBEAT);
                 look(&shared, &mut overdue);
             }
         })

@@ -41,10 +41,14 @@ impl Address {
         let (local, domain) = text.rsplit_once('@').ok_or(AddressError::NoAtSign)?;
         let local = local::parse(local)?;
         let domain = Domain::parse(domain)?;
-        let text = format!("{local}@{}", domain.as_str());
-        if text.len() > ADDRESS_BYTES_MAX {
+        let length = local.len() + 1 + domain.as_str().len();
+        if length > ADDRESS_BYTES_MAX {
             return Err(AddressError::TooLong);
         }
+        let mut text = String::with_capacity(length);
+        text.push_str(&local);
+        text.push('@');
+        text.push_str(domain.as_str());
         Ok(Address { text: text.into_boxed_str(), domain })
     }
 

@@ -1,17 +1,18 @@
 //! Disposable, free and role look-ups, and the operator's spam traps.
 //!
-//! The lists are sorted text that is compiled in and searched where it lies: no look-up allocates, and starting
-//! costs nothing. `cargo xtask refresh-lists` writes them; docs/lists.md says from what and how many there are.
+//! The lists are sorted text that is compiled in and stays where it lies; the first look-up in one makes a table of where
+//! its lines begin. `cargo xtask refresh-lists` writes them; docs/lists.md says from what and how many there are.
 
 use crate::limits::{DOMAIN_BYTES_MAX, LOCAL_PART_BYTES_MAX};
-use std::cmp::Ordering;
+use hashbrown::HashTable;
 use std::collections::HashSet;
 use std::fmt;
+use std::sync::OnceLock;
 
-const DISPOSABLE: List = List::new(include_str!("../data/disposable.txt"));
-const FREE: List = List::new(include_str!("../data/free.txt"));
-const ROLE: List = List::new(include_str!("../data/role.txt"));
-pub(crate) const TYPO_TARGETS: List = List::new(include_str!("../data/typo_targets.txt"));
+static DISPOSABLE: List = List::new(include_str!("../data/disposable.txt"));
+static FREE: List = List::new(include_str!("../data/free.txt"));
+static ROLE: List = List::new(include_str!("../data/role.txt"));
+pub(crate) static TYPO_TARGETS: List = List::new(include_str!("../data/typo_targets.txt"));
 
 /// True for a domain of a throw-away provider, or one below it (`sub.mailinator.com`). Case does not matter.
 pub fn is_disposable(domain: &str) -> bool {
@@ -44,6 +45,8 @@ pub fn is_role(local: &str) -> bool {
 /// Sorted lines of lower-case ASCII below a header of lines that begin with `#`.
 pub(crate) struct List {
     lines: &'static str,
+    /// Where each line begins, by the hash of it.
+    starts: OnceLock<HashTable<u32>>,
 }
 
 impl List {
@@ -56,30 +59,43 @@ impl List {
             }
             start += 1;
         }
-        List { lines: text.split_at(start).1 }
+        List { lines: text.split_at(start).1, starts: OnceLock::new() }
     }
 
     /// True when the list holds `entry`, in whatever case.
     pub(crate) fn contains(&self, entry: &str) -> bool {
-        let mut rest = self.lines.as_bytes();
-        while !rest.is_empty() {
-            let middle = rest.len() / 2;
-            let start = memchr::memrchr(b'\n', &rest[..middle]).map_or(0, |end| end + 1);
-            let end = memchr::memchr(b'\n', &rest[start..]).map_or(rest.len(), |length| start + length);
-            let folded = entry.bytes().map(|byte| byte.to_ascii_lowercase());
-            match folded.cmp(rest[start..end].iter().copied()) {
-                Ordering::Equal => return true,
-                Ordering::Less => rest = &rest[..start],
-                Ordering::Greater => rest = rest.get(end + 1..).unwrap_or(&[]),
-            }
+        let lines = self.lines.as_bytes();
+        let is_it = |start: &u32| {
+            let line = &lines[*start as usize..];
+            line.get(..entry.len()).is_some_and(|line| line.eq_ignore_ascii_case(entry.as_bytes()))
+                && matches!(line.get(entry.len()), None | Some(b'\n'))
+        };
+        self.starts.get_or_init(|| self.index()).find(hash(entry), is_it).is_some()
+    }
+
+    fn index(&self) -> HashTable<u32> {
+        let mut starts = HashTable::with_capacity(self.entries().count());
+        let mut start = 0;
+        for line in self.entries() {
+            starts.insert_unique(hash(line), start, |_| unreachable!("there is room for every line"));
+            start += line.len() as u32 + 1;
         }
-        false
+        starts
     }
 
     /// The entries in order.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &'static str> {
         self.lines.lines()
     }
+}
+
+/// FNV-1a over the letters in lower case. The lists are ours, so that nobody chooses what collides in them.
+fn hash(text: &str) -> u64 {
+    let mix =
+        |hash: u64, byte: u8| (hash ^ u64::from(byte.to_ascii_lowercase())).wrapping_mul(0x100_0000_01b3);
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, mix);
+    // The table takes its tags from the highest bits, which the last letters hardly reach.
+    hash ^ hash.rotate_left(32)
 }
 
 /// The operator's spam traps: addresses and domains.

@@ -7,7 +7,8 @@
 //! Sites count, too, and mostly say so only by what they do. What a session bears is learned from that: refused
 //! recipients, recipients, transactions, and recipients in one transaction (RFC 5321 4.5.3.1.10). Postfix slows down
 //! after 10 refusals (`smtpd_soft_error_limit`) and hangs up after 20 (`smtpd_hard_error_limit`), under stress after 1;
-//! so a group is never larger than what is left of a limit.
+//! so a group is never larger than what is left of a limit that the site has shown or that the profile sets. What is left
+//! of a budget below that limit is stretched where few recipients of the session were refused.
 
 mod ceiling;
 #[cfg(test)]
@@ -20,6 +21,8 @@ use std::time::{Duration, Instant};
 /// Refused recipients in a session for a site of which nothing is known: Postfix's hard limit. A ceiling below it
 /// counts.
 const ERRORS_AT_FIRST: u32 = 20;
+/// After so many answers a session shows how many of its recipients are refused.
+const ANSWERS_TO_STRETCH: u32 = 20;
 /// Sessions at once for a site of which nothing is known. A ceiling below it counts.
 const SESSIONS_AT_FIRST: u32 = 10;
 
@@ -239,8 +242,19 @@ impl SitePace {
             return 0;
         }
         let left = self.budget.saturating_sub(tally.errors);
+        let left = left.max(self.stretched(left, tally));
         let left = left.min(self.recipients.limit.saturating_sub(tally.asked));
         left.min(self.group.limit) as usize
+    }
+
+    /// How many recipients are likely to use up no more than half of the `left` refusals, going by what the session has
+    /// heard; never more than the limit would bear if all of them were refused.
+    fn stretched(&self, left: u32, tally: &Tally) -> u32 {
+        if left == 0 || tally.answers < ANSWERS_TO_STRETCH {
+            return 0;
+        }
+        let likely = left.saturating_mul(tally.answers) / tally.errors.saturating_add(1).saturating_mul(2);
+        likely.min(self.errors.limit.saturating_sub(tally.errors))
     }
 
     fn halve(&mut self, open: u32) {

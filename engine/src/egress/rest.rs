@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 /// The rule of whoever is not asked about because the source of its site rests there.
 pub(crate) const RESTED: &str = "source_rested";
 
-/// Whether a refusal before RCPT is a block of our source: about its address, its name or its reverse-path, and not
-/// about how fast we come.
+/// Whether a refusal is a block of our source: about its address, its name or its reverse-path, and not about how fast
+/// we come. One at RCPT has to be said to everyone to be one.
 pub(crate) fn is_block<R: Runtime>(shard: &Shard<R>, said: &Classification) -> bool {
     let about_us = matches!(said.scope, Scope::Us | Scope::Sender);
     shard.shared.pool.named && about_us && matches!(said.class, Class::Policy | Class::Unclear)

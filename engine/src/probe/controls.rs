@@ -1,6 +1,6 @@
 //! Transactions for control recipients, and what their answers mean.
 
-use super::transaction::{After, Course, Heard, Recipients, Scene, hear};
+use super::transaction::{After, Answered, Course, Heard, Recipients, Scene, hear};
 use super::{blame, ends_at_recipient, in_words, mail_refused, push_back};
 use crate::knowledge::Control;
 use crate::runtime::Runtime;
@@ -39,9 +39,9 @@ impl<R: Runtime> Recipients<R> for Controls {
         self.0.iter().flatten().for_each(|control| knowledge.tell(control, story));
     }
 
-    fn answered(&mut self, scene: &Scene<'_, R>, place: usize, reply: &Reply, behind_others: bool) -> Heard {
-        let Some(control) = self.0.get_mut(place).and_then(Option::take) else { return Heard::Answer };
-        answered(scene, control, reply, behind_others)
+    fn answered(&mut self, scene: &Scene<'_, R>, heard: &Answered<'_>) -> Heard {
+        let Some(control) = self.0.get_mut(heard.place).and_then(Option::take) else { return Heard::Answer };
+        answered(scene, control, heard)
     }
 
     fn mail_refused(&mut self, scene: &Scene<'_, R>, reply: &Reply) -> bool {
@@ -84,8 +84,9 @@ fn ask_again<R: Runtime>(scene: &Scene<'_, R>, control: Control, blamed: bool) {
 }
 
 /// What the answer to a control recipient means.
-fn answered<R: Runtime>(scene: &Scene<'_, R>, control: Control, reply: &Reply, behind_others: bool) -> Heard {
+fn answered<R: Runtime>(scene: &Scene<'_, R>, control: Control, heard: &Answered<'_>) -> Heard {
     let Scene { shard, group, index } = *scene;
+    let Answered { reply, behind_others, at, .. } = *heard;
     let said: Classification =
         classify(&ReplyView { stage: Stage::Control, mx: &group.routes[index].host, reply });
     if shard.stories.get() {
@@ -106,6 +107,6 @@ fn answered<R: Runtime>(scene: &Scene<'_, R>, control: Control, reply: &Reply, b
     if finding == ControlFinding::AcceptsAll {
         group.catch_alls.set(true);
     }
-    shard.knowledge.borrow_mut().learned(&control, finding, R::now());
+    shard.knowledge.borrow_mut().learned(&control, finding, at);
     Heard::Answer
 }

@@ -24,8 +24,8 @@ pub(super) trait Recipients<R: Runtime> {
     /// Adds what was said to the stories of those whom it concerns.
     fn record(&mut self, scene: &Scene<'_, R>, story: &mut Vec<String>);
 
-    /// The server answered for one. `behind_others`: others had their answers before, in the same transaction.
-    fn answered(&mut self, scene: &Scene<'_, R>, place: usize, reply: &Reply, behind_others: bool) -> Heard;
+    /// The server answered for one.
+    fn answered(&mut self, scene: &Scene<'_, R>, heard: &Answered<'_>) -> Heard;
 
     /// MAIL was refused. True when the session is to be left: it would hear the same again at once.
     fn mail_refused(&mut self, scene: &Scene<'_, R>, reply: &Reply) -> bool;
@@ -40,10 +40,23 @@ pub(super) trait Recipients<R: Runtime> {
     fn cut_off(&mut self, scene: &Scene<'_, R>, closure: &Closure, tally: &Tally);
 }
 
+/// An answer to RCPT.
+pub(super) struct Answered<'a> {
+    /// Which of the recipients it is about.
+    pub(super) place: usize,
+    pub(super) reply: &'a Reply,
+    /// Others had their answers before, in the same transaction.
+    pub(super) behind_others: bool,
+    /// When it was heard.
+    pub(super) at: Instant,
+}
+
 /// What an answer to RCPT was good for.
 pub(super) enum Heard {
     /// It is one, whatever it says.
     Answer,
+    /// It is one that the host may give to everyone.
+    Refusal,
     /// Not in this transaction: it is full.
     Later,
     /// Not in this session.
@@ -81,8 +94,9 @@ pub(super) async fn hear<R: Runtime>(
     course.tally.transactions += 1;
     course.tally.asked += asked as u32;
     course.tarpit.begin(R::now());
-    let (mut after, mut answers) = (After::Open, 0);
+    let (mut after, mut answers, mut refusals) = (After::Open, 0, 0);
     let pace = &scene.group.site.pace;
+    let route = &scene.group.routes[scene.index];
     loop {
         let event = session.next().await;
         if let Some(story) = &mut session.story {
@@ -93,23 +107,28 @@ pub(super) async fn hear<R: Runtime>(
             Event::Answered { index: place, reply } => {
                 scene.heard();
                 course.note(&reply);
-                match recipients.answered(scene, place.into(), &reply, answers > 0) {
+                let at = session.heard_at;
+                let behind_others = answers + refusals > 0;
+                match recipients
+                    .answered(scene, &Answered { place: place.into(), reply: &reply, behind_others, at })
+                {
                     Heard::Answer => {
                         answers += 1;
-                        scene.group.routes[scene.index].speaks();
+                        route.speaks();
                     }
-                    Heard::Later => pace.borrow_mut().full(answers),
+                    Heard::Refusal => refusals += 1,
+                    Heard::Later => pace.borrow_mut().full(answers + refusals),
                     Heard::Push => after = After::Leave,
                     Heard::Nothing => {}
                 }
                 // Whatever it says of this one, it let us come as far as that.
                 pace.borrow_mut().heard();
-                if after == After::Leave && session.dialog.holds_back() {
+                if (after == After::Leave || route.chorus().is_some()) && session.dialog.holds_back() {
                     // Those who were not asked about yet are spared what they would hear here.
                     recipients.put_back(scene);
                     return After::Leave;
                 }
-                if let Some(errors) = course.tarpit.note(R::now(), &reply, course.tally.errors)
+                if let Some(errors) = course.tarpit.note(at, &reply, course.tally.errors)
                     && usize::from(place) + 1 < asked
                 {
                     pace.borrow_mut().tarpitted(errors);
@@ -126,8 +145,8 @@ pub(super) async fn hear<R: Runtime>(
                 if answers > 0 {
                     rest::answered(scene.shard, scene.group);
                 }
-                if answers > 0 && after == After::Open {
-                    pace.borrow_mut().answered(answers);
+                if answers + refusals > 0 && after == After::Open {
+                    pace.borrow_mut().answered(answers + refusals);
                 }
                 // Every recipient has its answer, or MAIL was refused and all were seen to.
                 return if recipients.put_back(scene) { after } else { After::Leave };

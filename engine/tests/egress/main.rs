@@ -215,6 +215,95 @@ fn a_block_at_mail_counts_and_another_host_may_still_answer() {
     engine.stop();
 }
 
+const LISTED: &str = "554 5.7.1 Service unavailable; Client host blocked using zen.spamhaus.org";
+
+/// A server that answers every RCPT with this.
+fn says_to_all(text: &str, personality: &str) -> String {
+    format!(
+        "{{ personality = \"{personality}\", faults = [{{ at = \"rcpt\", does = \"reply\", text = \"{text}\" }}] }}"
+    )
+}
+
+#[test]
+fn a_block_at_rcpt_counts_once_everyone_has_heard_it() {
+    let net = world(&domains(1, &says_to_all(LISTED, "plain"), ""));
+    let engine = start(&net, &["127.0.0.2"]);
+    let client = engine.client(8);
+    for _ in 0..5 {
+        let said = ask(&client, "alice@d0.example");
+        assert_eq!(
+            (said.reason, said.rule, said.retry_after),
+            ("unverifiable", "blocklist", 0),
+            "{}",
+            said.trace
+        );
+    }
+    let said = ask(&client, "alice@d0.example");
+    assert_eq!((said.rule, engine.gauge()().sources[0].rests), ("source_rested", 1), "{}", said.trace);
+    assert!((290..=300).contains(&said.retry_after), "{}", said.retry_after);
+    engine.stop();
+    assert_eq!(net.stop().rcpt, 5);
+}
+
+#[test]
+fn without_sources_a_host_that_blocks_everyone_is_left_alone_for_a_minute() {
+    let net = world(&domains(1, &says_to_all(LISTED, "plain"), ""));
+    let engine = start(&net, &[]);
+    let client = engine.client(8);
+    for asked in 0..8 {
+        let said = ask(&client, "alice@d0.example");
+        let retry_after = if asked < 5 { 0 } else { 60 };
+        let expected = ("unverifiable", "blocklist", retry_after);
+        assert_eq!((said.reason, said.rule, said.retry_after), expected, "{asked}: {}", said.trace);
+    }
+    engine.stop();
+    assert_eq!(net.stop().rcpt, 5);
+}
+
+#[test]
+fn a_host_that_answers_for_somebody_blocks_not_everyone() {
+    let text = format!(
+        "[[personality]]\nname = \"picky\"\nreplies = {{ policy = \"{LISTED}\" }}\n\
+         [[domain]]\nname = \"d0.example\"\nserver = \"picky\"\n\
+         mailboxes = {{ ok = [\"alice\"], policy = [\"bob\"] }}\n"
+    );
+    let net = world(&text);
+    let engine = start(&net, &[]);
+    let client = engine.client(8);
+    for _ in 0..3 {
+        for (address, expected) in [("bob@d0.example", "unverifiable"); 4]
+            .into_iter()
+            .chain([("alice@d0.example", "mailbox_exists"), ("nobody@d0.example", "mailbox_not_found")])
+        {
+            let said = ask(&client, address);
+            assert_eq!(said.reason, expected, "{}", said.trace);
+        }
+    }
+    engine.stop();
+    net.stop();
+}
+
+#[test]
+fn a_host_that_knows_no_rcpt_is_asked_about_a_few_recipients_over_two_sessions() {
+    let net = world(&domains(1, &says_to_all("500 5.3.0 Error: command failed", "no-pipelining"), ""));
+    let engine = start(&net, &[]);
+    let client = engine.client(200);
+    for n in 0..200 {
+        let address = Address::parse(&format!("user-{n}@d0.example")).expect("an address");
+        let request = Request { ticket: n, owner: 0, address, priority: Priority::List, trace: false };
+        client.submit(request).expect("room");
+    }
+    for _ in 0..200 {
+        let answer = client.answer_blocking(Duration::from_secs(30)).expect("an answer");
+        let finding = answer.result.expect("no outage");
+        assert_eq!((finding.reason.as_str(), finding.rule), ("unverifiable", "protocol"));
+    }
+    engine.stop();
+    let stats = net.stop();
+    assert!((6..=12).contains(&stats.rcpt), "{} recipients were asked about", stats.rcpt);
+    assert!((2..=8).contains(&stats.sessions), "over {} sessions", stats.sessions);
+}
+
 #[test]
 fn without_sources_a_refusal_is_the_hosts() {
     let net = world(&domains(1, "\"wary\"", ""));

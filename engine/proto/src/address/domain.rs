@@ -23,6 +23,14 @@ impl Domain {
         if text.starts_with('[') {
             return Err(AddressError::DomainLiteral);
         }
+        if is_plain(text) {
+            check(text)?;
+            return Ok(Domain(text.into()));
+        }
+        Domain::by_uts46(text)
+    }
+
+    fn by_uts46(text: &str) -> Result<Domain, AddressError> {
         // The lengths are checked below, to say which one is broken.
         let ascii = Uts46::new()
             .to_ascii(text.as_bytes(), AsciiDenyList::STD3, Hyphens::CheckFirstLast, DnsLength::Ignore)
@@ -65,12 +73,33 @@ pub(crate) fn registrable(name: &str) -> &str {
     psl::domain_str(name).unwrap_or(name)
 }
 
+/// Whether UTS 46 has nothing to map or to refuse: labels of lower-case letters, digits and inner hyphens, none of which is
+/// or looks like an A-label.
+fn is_plain(text: &str) -> bool {
+    let mut before = b'.';
+    let good = text.bytes().all(|byte| {
+        let edge = byte == b'-' && before == b'.' || byte == b'.' && before == b'-';
+        before = byte;
+        !edge && matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.')
+    });
+    good && before != b'-' && !text.contains("--")
+}
+
 /// Number, length and last of the labels.
 fn check(ascii: &str) -> Result<(), AddressError> {
-    if ascii.split('.').any(str::is_empty) {
+    let (mut length, mut shortest, mut longest) = (0, LABEL_BYTES_MAX, 0);
+    for byte in ascii.bytes().chain([b'.']) {
+        if byte == b'.' {
+            (shortest, longest) = (shortest.min(length), longest.max(length));
+            length = 0;
+        } else {
+            length += 1;
+        }
+    }
+    if shortest == 0 {
         return Err(AddressError::DomainDot);
     }
-    if ascii.split('.').any(|label| label.len() > LABEL_BYTES_MAX) {
+    if longest > LABEL_BYTES_MAX {
         return Err(AddressError::DomainLabelTooLong);
     }
     if ascii.len() > DOMAIN_BYTES_MAX {
@@ -79,4 +108,38 @@ fn check(ascii: &str) -> Result<(), AddressError> {
     let (_, top) = ascii.rsplit_once('.').ok_or(AddressError::DomainOneLabel)?;
     // RFC 3696 2: no top-level domain is all-numeric, so that none is taken for an IPv4 address.
     if top.bytes().all(|b| b.is_ascii_digit()) { Err(AddressError::DomainNumeric) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_taken_as_it_stands_is_what_uts_46_makes_of_it(text in "[a-z0-9.-]{1,24}|(xn-{1,2}|[a-z]-?){1,4}\\.[a-z0-9-]{1,4}") {
+            if is_plain(&text) {
+                prop_assert_eq!(check(&text).map(|()| Domain(text.as_str().into())), Domain::by_uts46(&text));
+            }
+        }
+    }
+
+    #[test]
+    fn usual_domains_are_taken_as_they_stand() {
+        for (text, plain) in [
+            ("example.com", true),
+            ("a-b.example.co.uk", true),
+            ("1.example", true),
+            ("Example.com", false),
+            ("xn--bcher-kva.example", false),
+            ("ab--c.example", false),
+            ("-a.example", false),
+            ("a-.example", false),
+            ("a.example-", false),
+            ("b\u{fc}cher.example", false),
+            ("a_b.example", false),
+        ] {
+            assert_eq!(is_plain(text), plain, "{text}");
+        }
+    }
 }

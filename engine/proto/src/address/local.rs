@@ -20,6 +20,9 @@ pub(super) fn parse(text: &str) -> Result<Cow<'_, str>, AddressError> {
 
 /// Whether the whole of `text` is a `Dot-string`.
 fn dot_string(text: &str) -> Result<(), AddressError> {
+    if is_plain(text) {
+        return Ok(());
+    }
     for atom in text.split('.') {
         if atom.is_empty() {
             return Err(AddressError::LocalDot);
@@ -29,6 +32,17 @@ fn dot_string(text: &str) -> Result<(), AddressError> {
         }
     }
     Ok(())
+}
+
+/// Whether `text` is a `Dot-string` of ASCII letters, digits, hyphens and underscores, as nearly all are: told at once.
+fn is_plain(text: &str) -> bool {
+    let mut before = b'.';
+    let good = text.bytes().all(|byte| {
+        let dots = byte == b'.' && before == b'.';
+        before = byte;
+        !dots && (byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_'))
+    });
+    good && before != b'.'
 }
 
 /// Reads a `Quoted-string` from behind its opening quote.
@@ -98,4 +112,26 @@ fn is_international(c: char) -> bool {
     );
     // The last two code points of each plane are noncharacters.
     !refused && !c.is_whitespace() && u32::from(c) & 0xfffe != 0xfffe
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_plain_is_a_dot_string(text in "[a-zA-Z0-9._-]{1,12}") {
+            let atoms = text.split('.').all(|atom| !atom.is_empty());
+            prop_assert_eq!(is_plain(&text), atoms);
+            prop_assert_eq!(dot_string(&text).is_ok(), atoms);
+        }
+    }
+
+    #[test]
+    fn what_has_other_characters_is_looked_at_again() {
+        for text in ["a+b", "a b", "", "a@b", "\u{e4}", "a/b"] {
+            assert!(!is_plain(text), "{text:?}");
+        }
+    }
 }

@@ -131,7 +131,7 @@ fn what_turns_out_to_hold_is_tried_less_often() {
 fn limits_without_errors_are_told_apart_by_where_the_session_ended() {
     let (mut pace, _) = lab();
     pace.cut_off(&tally(4, 12, 0), End::Between, 1);
-    assert_eq!((pace.group(&tally(2, 50, 0)), pace.group(&tally(3, 9, 0))), (20, 0));
+    assert_eq!((pace.group(&tally(2, 8, 0)), pace.group(&tally(3, 9, 0))), (20, 0));
     let (mut pace, _) = lab();
     pace.cut_off(&Tally { transactions: 1, asked: 20, answers: 12, errors: 0 }, End::Recipient, 1);
     assert_eq!((pace.group(&tally(0, 0, 0)), pace.group(&tally(7, 12, 0))), (12, 0));
@@ -159,4 +159,23 @@ fn the_window_opens_fast_until_the_first_push_and_closes_under_stress() {
     (0..45).for_each(|_| pace.answered(1));
     assert_eq!(pace.sessions(), 41, "slowly from now on");
     assert_eq!(pace.pause(now), None);
+}
+
+#[test]
+fn where_few_are_refused_a_transaction_takes_more_than_the_budget() {
+    let (mut pace, _) = lab();
+    let rows = [((1, 20, 0), 100), ((1, 20, 2), 60), ((1, 20, 10), 10), ((9, 200, 5), 100), ((1, 19, 0), 20)];
+    for ((transactions, asked, errors), expected) in rows {
+        assert_eq!(
+            pace.group(&tally(transactions, asked, errors)),
+            expected,
+            "{asked} asked, {errors} refused"
+        );
+    }
+    assert_eq!(pace.group(&tally(1, 20, 20)), 0, "what is spent is spent");
+    pace.cut_off(&tally(2, 50, 25), End::Recipient, 1);
+    assert_eq!(pace.group(&tally(1, 20, 0)), 25, "the site hung up at its limit");
+    assert_eq!(pace.group(&tally(1, 30, 12)), 9);
+    let (pace, _) = polite();
+    assert_eq!(pace.group(&tally(1, 30, 1)), 9, "a ceiling holds whatever is likely");
 }

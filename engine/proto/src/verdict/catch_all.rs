@@ -80,7 +80,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn found(class: Class, scope: Scope, permanent: bool) -> Classification {
-        Classification { class, scope, permanent, rule: "test" }
+        Classification { class, scope, permanent, to_all: false, rule: "test" }
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub struct Classification {
     pub scope: Scope,
     /// It will be said again if asked again: a 5yz reply whose class is not one that passes.
     pub permanent: bool,
+    /// Its words or its code leave no doubt that it is about us or the session, so that it may be said of any recipient.
+    pub to_all: bool,
     /// The rule that decided, as docs/verdicts.md lists them.
     pub rule: &'static str,
 }
@@ -64,6 +66,7 @@ pub fn classify(view: &ReplyView<'_>) -> Classification {
         class: rule.class,
         scope: scope_at(view.stage, rule.scope),
         permanent: reply.is_permanent() && !passes(rule.class),
+        to_all: rule.to_all,
         rule: rule.name,
     }
 }

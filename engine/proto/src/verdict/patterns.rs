@@ -35,6 +35,8 @@ pub(super) struct Rule {
     says: Signals,
     with: Signals,
     unless: Signals,
+    /// See [`super::classify::Classification::to_all`].
+    pub(super) to_all: bool,
 }
 
 /// At which stages a rule applies.
@@ -81,7 +83,13 @@ impl Rule {
             says: Signals::of(&[]),
             with: Signals::of(&[]),
             unless: Signals::of(&[]),
+            to_all: false,
         }
+    }
+
+    /// It is about us or the session, and no server says it of one recipient alone.
+    const fn said_to_all(self) -> Rule {
+        Rule { to_all: true, ..self }
     }
 
     const fn at(self, at: At) -> Rule {
@@ -175,7 +183,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new("accepted-early", Accepted, Session, "R").at(At::Early).code(Of(&[220, 250])),
     Rule::new("cannot-verify-252", Temporary, Recipient, "R").code(Of(&[252])),
     // Providers' own codes and texts, which mean something else than their words or their registry entry.
-    Rule::new("all-recipients-denied", Policy, Us, "F").code(Permanent).says(&[AllRecipients]),
+    Rule::new("all-recipients-denied", Policy, Us, "F").code(Permanent).says(&[AllRecipients]).said_to_all(),
     Rule::new("edge-blocking-5.4.1", NotFound, Recipient, "S Z")
         .code(Permanent)
         .status(&[(4, 1, 1)])
@@ -196,32 +204,42 @@ pub(super) const RULES: &[Rule] = &[
         .status(&[(1, 351, 351)])
         .unless(&[Listed]),
     Rule::new("tenant-closed", DomainDead, Site, "S").says(&[TenantClosed]),
-    Rule::new("microsoft-wants-ipv4", Policy, Session, "S").at(At::Any).status(&[(7, 510, 510)]),
-    Rule::new("wants-ipv4", Policy, Session, "W").at(At::Any).says(&[WantsIpv4]).unless(&[NoMailbox]),
+    Rule::new("microsoft-wants-ipv4", Policy, Session, "S")
+        .at(At::Any)
+        .status(&[(7, 510, 510)])
+        .said_to_all(),
+    Rule::new("wants-ipv4", Policy, Session, "W")
+        .at(At::Any)
+        .says(&[WantsIpv4])
+        .unless(&[NoMailbox])
+        .said_to_all(),
     Rule::new("microsoft-relay-5.7.64", Relay, Host, "S").at(At::Any).status(&[(7, 64, 64)]),
     Rule::new("microsoft-throttled", Throttled, Us, "S F")
         .at(At::Any)
         .code(Transient)
         .status(&[(7, 500, 500), (7, 650, 652)]),
-    Rule::new("microsoft-blocked", Policy, Us, "S").at(At::Any).status(&[(7, 500, 699), (7, 850, 899)]),
-    Rule::new("sender-authentication", Policy, Us, "R S").at(At::Any).status(&[(7, 20, 27)]),
-    Rule::new("sender-status", Policy, Sender, "R").at(At::Any).status(&[(1, 7, 9)]),
+    Rule::new("microsoft-blocked", Policy, Us, "S")
+        .at(At::Any)
+        .status(&[(7, 500, 699), (7, 850, 899)])
+        .said_to_all(),
+    Rule::new("sender-authentication", Policy, Us, "R S").at(At::Any).status(&[(7, 20, 27)]).said_to_all(),
+    Rule::new("sender-status", Policy, Sender, "R").at(At::Any).status(&[(1, 7, 9)]).said_to_all(),
     // What is about us, first of all what names our sender or a blocklist.
     Rule::new("greylisted", Greylisted, Recipient, "W").at(At::Any).says(&[Greylist]),
     Rule::new("restricted", ExistsRestricted, Recipient, "S W")
         .says(&[Restricted])
         .unless(&[Listed, Uncertain, Relaying, TooMuch]),
-    Rule::new("sender-refused", Policy, Sender, "S W").at(At::Any).says(&[SenderRefused]),
+    Rule::new("sender-refused", Policy, Sender, "S W").at(At::Any).says(&[SenderRefused]).said_to_all(),
     Rule::new("mailbox-rate", ExistsThrottled, Recipient, "S F")
         .says(&[MailboxRate])
         .unless(&[Listed, OurName, Uncertain]),
-    Rule::new("blocklist", Policy, Us, "S F Z W").at(At::Any).says(&[Listed]),
+    Rule::new("blocklist", Policy, Us, "S F Z W").at(At::Any).says(&[Listed]).said_to_all(),
     Rule::new("relay", Relay, Host, "S W").at(At::Any).says(&[Relaying]),
-    Rule::new("encryption-required", AuthRequired, Session, "R W").at(At::Any).says(&[Encrypt]).unless(&[
-        NoMailbox,
-        FullMailbox,
-        DisabledMailbox,
-    ]),
+    Rule::new("encryption-required", AuthRequired, Session, "R W")
+        .at(At::Any)
+        .says(&[Encrypt])
+        .unless(&[NoMailbox, FullMailbox, DisabledMailbox])
+        .said_to_all(),
     Rule::new("authentication-required", AuthRequired, Host, "R W")
         .at(At::Any)
         .says(&[Authenticate])
@@ -240,12 +258,12 @@ pub(super) const RULES: &[Rule] = &[
         .code(Transient)
         .says(&[FullMailbox])
         .unless(&[Uncertain, OurName, SenderWord]),
-    Rule::new("too-many-unknown", Policy, Us, "Z").at(At::Any).says(&[TooManyBad]),
+    Rule::new("too-many-unknown", Policy, Us, "Z").at(At::Any).says(&[TooManyBad]).said_to_all(),
     Rule::new("session-limit", Throttled, Session, "S W").at(At::Any).says(&[SessionLimit]),
     Rule::new("too-many-recipients-status", Throttled, Session, "R").at(At::Any).status(&[(5, 3, 3)]),
     Rule::new("throttled", Throttled, Us, "S F W").at(At::Any).says(&[TooMuch]),
     Rule::new("throttled-status", Throttled, Us, "R").at(At::Any).status(&[(7, 28, 28)]),
-    Rule::new("our-name", Policy, Us, "S F Z W").at(At::Any).says(&[OurName]),
+    Rule::new("our-name", Policy, Us, "S F Z W").at(At::Any).says(&[OurName]).said_to_all(),
     Rule::new("verifying", Temporary, Recipient, "S F W").code(Transient).says(&[Verifying]),
     Rule::new("not-verified", Temporary, Recipient, "W")
         .code(Permanent)
@@ -262,11 +280,19 @@ pub(super) const RULES: &[Rule] = &[
     // Protocol.
     Rule::new("protocol", Unclear, Session, "R")
         .at(At::Any)
-        .code(Of(&[500, 501, 502, 503, 504, 555]))
-        .unless(&[NoMailbox, Conduct, Denied, DisabledMailbox]),
+        .code(Of(&[500, 502, 503, 504]))
+        .unless(&[NoMailbox, Conduct, Denied, DisabledMailbox])
+        .said_to_all(),
+    // What a server says of a parameter may be about the address in it.
+    Rule::new("parameters", Unclear, Session, "R").at(At::Any).code(Of(&[501, 555])).unless(&[
+        NoMailbox,
+        Conduct,
+        Denied,
+        DisabledMailbox,
+    ]),
     Rule::new("auth-code", AuthRequired, Host, "R").at(At::Any).code(Of(&[530, 534, 535])),
-    Rule::new("encryption-code", AuthRequired, Session, "R").at(At::Any).code(Of(&[523, 538])),
-    Rule::new("auth-status", AuthRequired, Session, "R").at(At::Any).status(&[(7, 10, 11)]),
+    Rule::new("encryption-code", AuthRequired, Session, "R").at(At::Any).code(Of(&[523, 538])).said_to_all(),
+    Rule::new("auth-status", AuthRequired, Session, "R").at(At::Any).status(&[(7, 10, 11)]).said_to_all(),
     // The mailbox is disabled.
     Rule::new("disabled", Disabled, Recipient, "S F W")
         .code(PermanentBut(ABOUT_COMMANDS))

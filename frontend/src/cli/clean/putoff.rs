@@ -91,7 +91,8 @@ impl PutOff {
     /// When the state cannot be written.
     pub fn crowded(&mut self, state: &mut State, row: &Asked) -> Result<(), CleanError> {
         self.came_back += 1;
-        self.wait(state, row)
+        let domain = self.hasher.hash_one(row.domain());
+        self.wait(state, domain, row)
     }
 
     /// Puts the row behind others of its domain, if there are any that wait; else it can be asked about now.
@@ -99,9 +100,13 @@ impl PutOff {
     /// # Errors
     /// When the state cannot be written.
     pub fn join(&mut self, state: &mut State, row: &Asked) -> Result<bool, CleanError> {
-        let waits = !self.queues.is_empty() && self.queues.contains_key(&self.hasher.hash_one(row.domain()));
+        if self.queues.is_empty() {
+            return Ok(false);
+        }
+        let domain = self.hasher.hash_one(row.domain());
+        let waits = self.queues.contains_key(&domain);
         if waits {
-            self.wait(state, row)?;
+            self.wait(state, domain, row)?;
         }
         Ok(waits)
     }
@@ -174,8 +179,7 @@ impl PutOff {
         self.tick = now + TICK_MS;
     }
 
-    fn wait(&mut self, state: &mut State, row: &Asked) -> Result<(), CleanError> {
-        let domain = self.hasher.hash_one(row.domain());
+    fn wait(&mut self, state: &mut State, domain: u64, row: &Asked) -> Result<(), CleanError> {
         self.waiting += 1;
         let has_room = self.queues.len() < QUEUES_MAX;
         match self.queues.get_mut(&domain) {
