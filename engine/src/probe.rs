@@ -474,13 +474,13 @@ fn answered<R: Runtime>(scene: &Scene<'_, R>, mut work: Work, heard: &Answered<'
             }
             route.refuses(said.rule);
             if known && said.to_all {
-                route.sings(said.rule, false);
+                route.sings(said.rule, false, work.address.domain());
             }
             come_back(group, work, said.rule, R::now());
             return if known { Heard::Nothing } else { Heard::Push };
         }
         _ if said.to_all => {
-            route.sings(said.rule, rest::is_block(shard, &said));
+            route.sings(said.rule, rest::is_block(shard, &said), work.address.domain());
             work.settle(reason_at_rcpt(&said), said.rule);
             return Heard::Refusal;
         }

@@ -9,6 +9,7 @@ use crate::flight::Flight;
 use crate::knowledge::Control;
 use crate::queue::Queue;
 use crate::work::{Plan, PlannedRoute, Work};
+use engine_proto::address::Domain;
 use engine_proto::limits::{BULK_PATIENCE, MX_ADDRESSES_MAX, SINGLE_PATIENCE, TRANSACTION_RECIPIENTS_MAX};
 use engine_proto::pace::{SitePace, Start};
 use engine_proto::verdict::catch_all::accepts_everything;
@@ -112,23 +113,30 @@ pub(crate) struct Route {
     /// The same of an earlier session.
     refrain: Cell<Option<&'static str>>,
     /// What it has said of recipients, and of nobody else since.
-    chorus: Cell<Option<Chorus>>,
+    chorus: RefCell<Option<Chorus>>,
     /// A TLS handshake failed here: the next session goes in the clear.
     pub(crate) plain_only: Cell<bool>,
 }
 
 /// A refusal that is about us or the session, heard for one recipient after the other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Chorus {
     /// The rule that knows its words.
     pub(crate) rule: &'static str,
     /// It is a block of our source.
     pub(crate) block: bool,
     times: u8,
+    /// Of the recipient that it was heard for last.
+    domain: Domain,
+    /// How often the domain was another one than before.
+    changes: u8,
 }
 
 /// So many recipients in a row are enough to know what a host says to everyone.
 const CHORUS_MIN: u8 = 5;
+/// A host that serves others' domains may say so for one of them, whose owner wants it: there the domain has to change so
+/// often meanwhile.
+const CHANGES_MIN: u8 = 2;
 
 struct State {
     queue: Queue,
@@ -242,19 +250,30 @@ impl Route {
     pub(crate) fn speaks(&self) {
         self.refrain.set(None);
         self.refused.set(None);
-        self.chorus.set(None);
+        self.chorus.take();
     }
 
     /// It said of a recipient what it may say to everyone, in words that this rule knows.
-    pub(crate) fn sings(&self, rule: &'static str, block: bool) {
-        let before = self.chorus.get().filter(|chorus| chorus.rule == rule);
-        let times = before.map_or(0, |chorus| chorus.times).saturating_add(1);
-        self.chorus.set(Some(Chorus { rule, block, times }));
+    pub(crate) fn sings(&self, rule: &'static str, block: bool, domain: &Domain) {
+        let mut chorus = self.chorus.borrow_mut();
+        match &mut *chorus {
+            Some(chorus) if chorus.rule == rule => {
+                chorus.times = chorus.times.saturating_add(1);
+                if chorus.domain != *domain {
+                    chorus.changes = chorus.changes.saturating_add(1);
+                    chorus.domain = domain.clone();
+                }
+            }
+            other => *other = Some(Chorus { rule, block, times: 1, domain: domain.clone(), changes: 0 }),
+        }
     }
 
     /// What it says to everyone, whoever is asked about.
     pub(crate) fn chorus(&self) -> Option<Chorus> {
-        self.chorus.get().filter(|chorus| chorus.times >= CHORUS_MIN)
+        self.chorus.borrow().clone().filter(|chorus| {
+            let heard = chorus.times >= CHORUS_MIN;
+            heard && (chorus.changes >= CHANGES_MIN || chorus.domain.has_own(&self.host))
+        })
     }
 
     /// Whether it is left alone for what it says to everyone.
@@ -270,7 +289,7 @@ impl Route {
     fn is_fresh(&self, now: Instant) -> bool {
         let silent = self.refused.get().is_none() && self.refrain.get().is_none() && self.strikes.get() == 0;
         silent
-            && self.chorus.get().is_none()
+            && self.chorus().is_none()
             && !self.plain_only.get()
             && self.is_down(now).is_none()
             && self.rests(now).is_none()
@@ -314,7 +333,7 @@ impl Group {
                 accepts_everything: accepts_everything(&last),
                 refused: Cell::new(None),
                 refrain: Cell::new(None),
-                chorus: Cell::new(None),
+                chorus: RefCell::default(),
                 plain_only: Cell::new(false),
             }
         });

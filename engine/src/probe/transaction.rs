@@ -123,7 +123,7 @@ pub(super) async fn hear<R: Runtime>(
                 }
                 // Whatever it says of this one, it let us come as far as that.
                 pace.borrow_mut().heard();
-                if (after == After::Leave || route.chorus().is_some()) && session.dialog.holds_back() {
+                if session.dialog.holds_back() && (after == After::Leave || route.chorus().is_some()) {
                     // Those who were not asked about yet are spared what they would hear here.
                     recipients.put_back(scene);
                     return After::Leave;

@@ -261,6 +261,29 @@ fn without_sources_a_host_that_blocks_everyone_is_left_alone_for_a_minute() {
 }
 
 #[test]
+fn a_host_of_many_domains_may_block_us_for_one_of_them() {
+    let server = says_to_all(LISTED, "plain");
+    let mut text = format!("{PERSONALITIES}[[host]]\nname = \"mx.hosting.example\"\nserver = {server}\n");
+    for n in 0..6 {
+        write!(text, "[[domain]]\nname = \"d{n}.example\"\nmx = [\"10 mx.hosting.example\"]\n")
+            .expect("text");
+    }
+    let net = world(&text);
+    let engine = start(&net, &["127.0.0.2"]);
+    let client = engine.client(8);
+    for _ in 0..8 {
+        let said = ask(&client, "alice@d0.example");
+        assert_eq!((said.rule, said.retry_after), ("blocklist", 0), "{}", said.trace);
+    }
+    // A busy site is spread over the shards: each has to hear it of several domains.
+    let mut rules = (0..60).map(|n| ask(&client, &format!("alice@d{}.example", n % 6)).rule);
+    assert!(rules.any(|rule| rule == "source_rested"));
+    engine.stop();
+    let asked = net.stop().rcpt;
+    assert!((10..40).contains(&asked), "{asked} recipients were asked about");
+}
+
+#[test]
 fn a_host_that_answers_for_somebody_blocks_not_everyone() {
     let text = format!(
         "[[personality]]\nname = \"picky\"\nreplies = {{ policy = \"{LISTED}\" }}\n\

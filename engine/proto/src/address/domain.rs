@@ -56,6 +56,11 @@ impl Domain {
         registrable(&self.0)
     }
 
+    /// Whether a host, by its name in lower case, is named below the domain that is registered for this one.
+    pub fn has_own(&self, host: &str) -> bool {
+        self.registrable() == registrable(host)
+    }
+
     /// The U-label form, for people to read.
     pub fn to_unicode(&self) -> String {
         idna::domain_to_unicode(&self.0).0

@@ -9,7 +9,7 @@ mod site;
 mod tests;
 
 use super::{Exchange, Failure, Mx, Name, Outcome, Question, RecordKind, Records};
-use crate::address::{Domain, registrable};
+use crate::address::Domain;
 use crate::limits::{MX_ADDRESSES_MAX, MX_HOSTS_MAX};
 pub use site::Site;
 use std::net::IpAddr;
@@ -104,7 +104,7 @@ impl MxPlan {
         }
         let mut targets = targets(records);
         let best = targets.first().ok_or(Dead::TakesNoMail(NoMail::NoMailHost))?;
-        let (site, own) = (Site::of(&best.name), is_own(domain, &best.name));
+        let (site, own) = (Site::of(&best.name), domain.has_own(best.name.as_str()));
         shuffle(&mut targets, random);
         targets.truncate(MX_HOSTS_MAX);
         Ok(MxPlan { targets, site, own, implicit: false })
@@ -202,11 +202,6 @@ impl MxPlan {
         let by_address = address.is_some();
         MxSet { hosts, site, by_address, implicit: self.implicit }
     }
-}
-
-/// Whether a host is named below the domain that is registered for the recipient's.
-fn is_own(domain: &Domain, host: &Name) -> bool {
-    registrable(domain.as_str()) == registrable(host.as_str())
 }
 
 /// The usable hosts by preference and name, each once, with its best preference.
