@@ -473,14 +473,14 @@ fn answered<R: Runtime>(scene: &Scene<'_, R>, mut work: Work, heard: &Answered<'
                 work.tried |= 1 << index;
             }
             route.refuses(said.rule);
-            if known && said.to_all {
-                route.sings(said.rule, false, work.address.domain());
+            if said.to_all {
+                route.sings(said.rule, false, known, work.address.domain());
             }
             come_back(group, work, said.rule, R::now());
             return if known { Heard::Nothing } else { Heard::Push };
         }
         _ if said.to_all => {
-            route.sings(said.rule, rest::is_block(shard, &said), work.address.domain());
+            route.sings(said.rule, rest::is_block(shard, &said), true, work.address.domain());
             work.settle(reason_at_rcpt(&said), said.rule);
             return Heard::Refusal;
         }

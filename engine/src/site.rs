@@ -126,6 +126,8 @@ pub(crate) struct Chorus {
     /// It is a block of our source.
     pub(crate) block: bool,
     times: u8,
+    /// Another session would not hear anything else.
+    settled: bool,
     /// Of the recipient that it was heard for last.
     domain: Domain,
     /// How often the domain was another one than before.
@@ -253,25 +255,25 @@ impl Route {
         self.chorus.take();
     }
 
-    /// It said of a recipient what it may say to everyone, in words that this rule knows.
-    pub(crate) fn sings(&self, rule: &'static str, block: bool, domain: &Domain) {
-        let mut chorus = self.chorus.borrow_mut();
-        match &mut *chorus {
-            Some(chorus) if chorus.rule == rule => {
-                chorus.times = chorus.times.saturating_add(1);
-                if chorus.domain != *domain {
-                    chorus.changes = chorus.changes.saturating_add(1);
-                    chorus.domain = domain.clone();
-                }
-            }
-            other => *other = Some(Chorus { rule, block, times: 1, domain: domain.clone(), changes: 0 }),
+    /// It said of a recipient what it may say to everyone, in words that this rule knows. `block`: they block our source.
+    /// `settled`: another session would not hear anything else.
+    pub(crate) fn sings(&self, rule: &'static str, block: bool, settled: bool, domain: &Domain) {
+        let new = || Chorus { rule, block, times: 0, settled: false, domain: domain.clone(), changes: 0 };
+        let before = self.chorus.take().filter(|chorus| chorus.rule == rule);
+        let mut chorus = before.unwrap_or_else(new);
+        chorus.times = chorus.times.saturating_add(1);
+        chorus.settled |= settled;
+        if chorus.domain != *domain {
+            chorus.changes = chorus.changes.saturating_add(1);
+            chorus.domain = domain.clone();
         }
+        self.chorus.replace(Some(chorus));
     }
 
     /// What it says to everyone, whoever is asked about.
     pub(crate) fn chorus(&self) -> Option<Chorus> {
         self.chorus.borrow().clone().filter(|chorus| {
-            let heard = chorus.times >= CHORUS_MIN;
+            let heard = chorus.settled && chorus.times >= CHORUS_MIN;
             heard && (chorus.changes >= CHANGES_MIN || chorus.domain.has_own(&self.host))
         })
     }

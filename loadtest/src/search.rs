@@ -20,8 +20,10 @@ const FLAT: f64 = 0.05;
 const RATE_KEPT: &str = "rate=97%";
 /// A rate beyond this is a mistake.
 const RATE_MAX: f64 = 10_000_000.0;
-/// The lowest rate that is tried.
+/// The lowest rate that is tried, unless a search begins below it.
 const RATE_MIN: f64 = 1.0;
+/// So many requests have to fall due in a run for it to show anything.
+const DUE_MIN: f64 = 10.0;
 
 #[derive(Debug, Args)]
 pub struct SearchArgs {
@@ -61,6 +63,7 @@ pub fn rate(text: &str) -> Result<f64, String> {
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Bisection {
     first: f64,
+    least: f64,
     most: f64,
     precision: f64,
     /// The highest rate that was kept, and the lowest that was not.
@@ -73,7 +76,7 @@ impl Bisection {
         match (self.kept, self.missed) {
             (None, None) => Some(self.first.min(self.most)),
             (Some(kept), None) => (kept < self.most).then(|| (kept * 2.0).min(self.most)),
-            (None, Some(missed)) => (missed > RATE_MIN).then(|| (missed / 2.0).max(RATE_MIN)),
+            (None, Some(missed)) => (missed > self.least).then(|| (missed / 2.0).max(self.least)),
             (Some(kept), Some(missed)) => {
                 (missed - kept > kept * self.precision).then(|| f64::midpoint(kept, missed))
             }
@@ -163,8 +166,15 @@ struct Series<'a> {
 impl Series<'_> {
     fn find(&mut self) -> Result<(Option<f64>, Vec<Step>), String> {
         let SearchArgs { from, to, precision, .. } = *self.args;
-        let mut bisection =
-            Bisection { first: from, most: to, precision: precision / 100.0, kept: None, missed: None };
+        let seconds = self.args.load.load(Loop::Open(from)).duration.as_secs_f64();
+        let mut bisection = Bisection {
+            first: from,
+            least: lowest(from.min(to), seconds),
+            most: to,
+            precision: precision / 100.0,
+            kept: None,
+            missed: None,
+        };
         let mut steps = Vec::new();
         while let Some(rate) = bisection.next() {
             let mut step = self.step(rate)?;
@@ -214,6 +224,11 @@ impl Series<'_> {
     }
 }
 
+/// The lowest rate of a search that begins with `first`, whose runs take so many seconds.
+fn lowest(first: f64, seconds: f64) -> f64 {
+    (DUE_MIN / seconds).max(RATE_MIN).min(first)
+}
+
 fn line(step: &Step) -> String {
     let Step { asked, rate, p99_ms, errors, cores, kept, objectives } = step;
     let cores = cores.map_or(String::new(), |cores| format!(", {cores:.2} cores"));
@@ -252,7 +267,8 @@ mod tests {
     use super::*;
 
     fn search(limit: f64, first: f64, most: f64) -> (Option<f64>, Vec<f64>) {
-        let mut bisection = Bisection { first, most, precision: 0.05, kept: None, missed: None };
+        let least = lowest(first.min(most), 60.0);
+        let mut bisection = Bisection { first, least, most, precision: 0.05, kept: None, missed: None };
         let mut tried = Vec::new();
         while let Some(rate) = bisection.next() {
             tried.push(rate);
@@ -278,5 +294,15 @@ mod tests {
         assert_eq!(search(1e9, 100.0, 1000.0), (Some(1000.0), vec![100.0, 200.0, 400.0, 800.0, 1000.0]));
         assert_eq!(search(0.0, 4.0, 1000.0), (None, vec![4.0, 2.0, 1.0]));
         assert_eq!(search(1e9, 500.0, 100.0), (Some(100.0), vec![100.0]));
+        assert_eq!(search(0.0, 0.5, 1000.0), (None, vec![0.5]));
+    }
+
+    #[test]
+    fn a_run_is_long_enough_for_some_requests_to_fall_due() {
+        for (first, seconds, least) in
+            [(100.0, 60.0, 1.0), (100.0, 4.0, 2.5), (100.0, 0.5, 20.0), (2.0, 1.0, 2.0)]
+        {
+            assert_eq!(lowest(first, seconds), least, "{first}/s for {seconds} s");
+        }
     }
 }

@@ -266,7 +266,7 @@ impl SitePace {
         let rate = f64::from(self.ceiling.starts_a_minute) / 60.0;
         let elapsed = now.saturating_duration_since(self.filled).as_secs_f64();
         self.starts = (self.starts + elapsed * rate).min(self.starts_max());
-        self.filled = now;
+        self.filled = self.filled.max(now);
     }
 
     /// Most sessions that may begin at once.
