@@ -205,11 +205,11 @@ fn a_search_ends_at_its_highest_rate() {
 fn a_search_says_when_no_rate_will_do() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server { fails_every: 1, ..Server::default() }.start().0;
-    let words = "search --from 4 --mix fast=1 --warm-up 0s --duration 1s --objective errors=1%";
+    let words = "search --from 40 --mix fast=1 --warm-up 0s --duration 1s --objective errors=1%";
     let (output, report) = loadtest(server, folder.path(), words);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(report["highest"], Value::Null);
-    // 4, 2 and 1 a second, each asked twice.
+    // 40, 20 and 10 a second, each asked twice; below that fewer than ten would fall due in the second.
     assert_eq!(report["steps"].as_array().unwrap().len(), 6);
 }
 
