@@ -1,7 +1,7 @@
 //! One shard against two, with peers in memory: what the engine itself costs, and whether shards are in each other's way.
 //!
 //! Two virtual processors may be two threads of one core, or share it with others. So in the same run one thread and two
-//! threads compute what shares nothing: no engine can do better than that.
+//! threads compute what shares nothing, which shows what the machine itself gives.
 
 use super::dns::{self, A, MX, NX_DOMAIN};
 use super::{Tally, report};
