@@ -2,7 +2,7 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use engine_proto::smtp::reply::Reply;
-use engine_proto::verdict::{ReplyView, Stage, classify};
+use engine_proto::verdict::{ReplyView, Stage, Us, classify};
 use std::hint::black_box;
 
 fn replies(criterion: &mut Criterion) {
@@ -20,7 +20,17 @@ fn replies(criterion: &mut Criterion) {
         let reply = Reply::new(code, text);
         group.bench_function(name, |bench| {
             bench.iter(|| {
-                let view = ReplyView { stage: Stage::Rcpt, mx: "mx.example.com", reply: black_box(&reply) };
+                let view = ReplyView {
+                    stage: Stage::Rcpt,
+                    mx: "mx.example.com",
+                    reply: black_box(&reply),
+                    recipient: Some("someone@example.com"),
+                    us: Us {
+                        reverse_path: "postmaster@probe.example",
+                        ehlo: "probe.example",
+                        source: Some(std::net::Ipv4Addr::new(198, 51, 100, 7).into()),
+                    },
+                };
                 classify(&view)
             });
         });

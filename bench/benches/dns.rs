@@ -2,7 +2,7 @@
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use engine_proto::dns::cache::Cache;
-use engine_proto::dns::message::{Encoded, decode, encode};
+use engine_proto::dns::message::{Encoded, Extension, decode, encode};
 use engine_proto::dns::{Exchange, Mx, Name, Outcome, Question, RecordKind, Records};
 use std::hash::RandomState;
 use std::hint::black_box;
@@ -31,12 +31,14 @@ fn answer(sent: &Encoded) -> Vec<u8> {
 
 fn messages(criterion: &mut Criterion) {
     let question = question(1);
-    let sent = encode(&question, 7, CAPITALS, false);
+    let sent = encode(&question, 7, CAPITALS, Extension::None);
     let answer = answer(&sent);
     assert!(decode(&sent, &question, &answer).is_ok(), "the bench decodes an answer");
     let mut group = criterion.benchmark_group("dns");
     group.throughput(Throughput::Elements(1));
-    group.bench_function("encode", |bench| bench.iter(|| encode(black_box(&question), 7, CAPITALS, true)));
+    group.bench_function("encode", |bench| {
+        bench.iter(|| encode(black_box(&question), 7, CAPITALS, Extension::Edns))
+    });
     group.bench_function("decode", |bench| {
         bench.iter(|| decode(&sent, &question, black_box(&answer)).map_err(|_| "not ours"));
     });

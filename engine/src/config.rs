@@ -2,13 +2,17 @@
 
 mod source;
 
+use crate::seed;
+use engine_proto::address::Address;
 use engine_proto::lists::SpamTraps;
 use engine_proto::pace::Profile;
+use engine_proto::refusals::KeptRefusals;
 pub use source::{Proxy, SourceConfig, Way};
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 /// The engine's settings; [`Default`] is what runs without any.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct EngineConfig {
     /// Recursive resolvers, asked in turn. Empty: the system's (`/etc/resolv.conf`).
     pub resolvers: Vec<SocketAddr>,
@@ -16,7 +20,8 @@ pub struct EngineConfig {
     pub smtp_port: u16,
     /// Non-public networks that may be contacted all the same.
     pub allow_net: Vec<Network>,
-    /// The name said in EHLO. `None`: the host's fully qualified name.
+    /// What is said in EHLO: a name or an address literal. `None`: the host's fully qualified name, else the literal of the
+    /// address from which mail servers are asked.
     pub ehlo: Option<String>,
     /// The reverse-path of MAIL. `None`: `postmaster@` the EHLO name.
     pub mail_from: Option<String>,
@@ -36,6 +41,36 @@ pub struct EngineConfig {
     pub tickets_max: usize,
     /// The operator's spam traps.
     pub spamtraps: SpamTraps,
+    /// The secret of this installation, 32 random bytes: it keys the names of control recipients, which are the same for
+    /// a domain and a day, and every keyed hash that leaves the engine.
+    pub installation: [u8; 32],
+    /// Counts of refused recipients of an earlier run, as [`crate::Engine::refusals`] gave them under the same secret.
+    pub refusals: Vec<KeptRefusals>,
+    /// Mailboxes of the operator's own that are known to be accepted: they show whether a host still accepts anybody.
+    pub canaries: Vec<Address>,
+}
+
+/// Without the installation's secret: what is shown of a configuration may end in a log.
+impl fmt::Debug for EngineConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EngineConfig")
+            .field("resolvers", &self.resolvers)
+            .field("smtp_port", &self.smtp_port)
+            .field("allow_net", &self.allow_net)
+            .field("ehlo", &self.ehlo)
+            .field("mail_from", &self.mail_from)
+            .field("sources", &self.sources)
+            .field("shards", &self.shards)
+            .field("runtime", &self.runtime)
+            .field("driver", &self.driver)
+            .field("pace", &self.pace)
+            .field("sessions", &self.sessions)
+            .field("tickets_max", &self.tickets_max)
+            .field("spamtraps", &self.spamtraps)
+            .field("refusals", &self.refusals.len())
+            .field("canaries", &self.canaries.len())
+            .finish_non_exhaustive()
+    }
 }
 
 /// `--runtime`.
@@ -147,6 +182,23 @@ impl Default for EngineConfig {
             sessions: 1000,
             tickets_max: 16_384,
             spamtraps: SpamTraps::default(),
+            installation: seed::secret(),
+            refusals: Vec::new(),
+            canaries: Vec::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_of_a_configuration_has_no_secret_and_no_canary() {
+        let canaries = vec![Address::parse("canary@ours.example").expect("an address")];
+        let config = EngineConfig { installation: [0xab; 32], canaries, ..EngineConfig::default() };
+        let shown = format!("{config:?} {config:#?}");
+        assert!(!shown.contains("171") && !shown.to_lowercase().contains("ab, "), "{shown}");
+        assert!(!shown.contains("ours.example"), "{shown}");
     }
 }

@@ -8,21 +8,22 @@ pub(crate) mod connect;
 pub(crate) mod rest;
 
 use crate::config::{EngineConfig, Proxy, SourceConfig, Way as Configured};
+use crate::ehlo;
 use crate::host;
 use crate::resolver::Resolver;
 use crate::runtime::Runtime;
 use crate::{SourceFigures, StartError};
 use connect::Unconnected;
-use engine_proto::address::{Address, Domain};
+use engine_proto::address::Address;
 use engine_proto::egress::{Families, choose};
 use engine_proto::limits::{OUTAGE_WINDOW, SOURCES_MAX};
 use engine_proto::outage::Connections;
 use engine_proto::smtp::dialog::{DialogConfig, Patience};
 use engine_proto::socks5::Credentials;
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
-use std::sync::Arc;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// All sources.
@@ -49,6 +50,20 @@ pub(crate) struct Source {
     resting: AtomicUsize,
     /// When its last fault was told of, in seconds since the engine's start, and one more; 0 for never.
     warned: AtomicU64,
+    /// The addresses that the kernel chooses, once they are known.
+    own_ipv4: OnceLock<Option<IpAddr>>,
+    own_ipv6: OnceLock<Option<IpAddr>>,
+}
+
+/// The address that the kernel sends from to `destination`. A UDP socket that connects sends nothing.
+fn chosen_by_kernel(destination: IpAddr) -> Option<IpAddr> {
+    let any: IpAddr = match destination {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect((destination, 25)).ok()?;
+    socket.local_addr().ok().map(|address| address.ip())
 }
 
 enum Way {
@@ -134,7 +149,10 @@ impl Source {
             }
         };
         let ehlo = match &configured.ehlo {
-            Some(name) => Some(ehlo_name(name, &label)?),
+            Some(name) => Some(
+                ehlo::parse(name)
+                    .map_err(|why| StartError(format!("the EHLO name of the source {label}: {why}")))?,
+            ),
             None => config.ehlo.clone(),
         };
         let label = match (&way, &ehlo) {
@@ -161,6 +179,20 @@ impl Source {
             rests: AtomicU64::new(0),
             resting: AtomicUsize::new(0),
             warned: AtomicU64::new(0),
+            own_ipv4: OnceLock::new(),
+            own_ipv6: OnceLock::new(),
+        }
+    }
+
+    /// The address of ours that a host at `destination` sees, as far as it is known here: not behind a proxy.
+    pub(crate) fn address_towards(&self, destination: IpAddr) -> Option<IpAddr> {
+        match &self.way {
+            Way::Address(address) => Some(*address),
+            Way::Kernel => {
+                let known = if destination.is_ipv4() { &self.own_ipv4 } else { &self.own_ipv6 };
+                *known.get_or_init(|| chosen_by_kernel(destination))
+            }
+            Way::Proxy { .. } => None,
         }
     }
 
@@ -202,15 +234,6 @@ fn dialog(ehlo: Option<&str>, mail_from: Option<&str>) -> DialogConfig {
         reverse_path: mail_from.map_or_else(|| format!("postmaster@{ehlo}").into(), Into::into),
         patience: Patience::default(),
     }
-}
-
-fn ehlo_name(name: &str, label: &str) -> Result<String, StartError> {
-    let domain = Domain::parse(name).map_err(|error| {
-        StartError(format!(
-            "the EHLO name of the source {label} is no domain ({error}): set a full name, as mx1.example.org"
-        ))
-    })?;
-    Ok(domain.as_str().to_owned())
 }
 
 /// An address to which nothing can be bound would fail at every connection.

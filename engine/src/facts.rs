@@ -34,7 +34,7 @@ pub(crate) async fn tell<R: Runtime>(
 
 /// Where mail goes, SPF and DMARC, and the address of the first host; `None` where DNS did not tell.
 async fn required<R: Runtime>(shard: &Shard<R>, domain: &Domain) -> Option<(DnsFacts, Option<IpAddr>)> {
-    let (found, _) = walk(shard, domain).await;
+    let (found, _) = walk(shard, domain, true).await;
     let first_host = match &found {
         Found::Hosts(plan) => plan.routes.first().map(|route| route.address),
         Found::OutOfReach | Found::Dead(Dead::TakesNoMail(_)) => None,
@@ -49,7 +49,7 @@ async fn required<R: Runtime>(shard: &Shard<R>, domain: &Domain) -> Option<(DnsF
     if !matches!(found, Found::Dead(_)) {
         let question = Question { name: Name::from(domain), kind: RecordKind::Mx };
         // The walk has asked it already, and what was shuffled there is listed as it stands here.
-        let plan = MxPlan::new(domain, &*shard.resolver.look_up(&question).await, 0).ok()?;
+        let plan = MxPlan::new(domain, &*shard.resolver.look_up(&question, true).await, 0).ok()?;
         facts.provider = Some(plan.site().provider());
         facts.mx_hosts = plan.listed().into_iter().map(|host| host.as_str().into()).collect();
     }
@@ -117,7 +117,7 @@ fn text_at(name: Name) -> Question {
 
 /// The outcome of a question for texts.
 async fn ask<R: Runtime>(shard: &Shard<R>, name: Name) -> Arc<Outcome> {
-    shard.resolver.look_up(&text_at(name)).await
+    shard.resolver.look_up(&text_at(name), true).await
 }
 
 /// The outcomes of questions in their order, as far as they come before `deadline`; so many are asked at once.
@@ -129,7 +129,7 @@ async fn burst<R: Runtime>(
     let mut outcomes = Vec::with_capacity(questions.len());
     for some in questions.chunks(DNS_BURST_MAX) {
         let asked = some.iter().map(async |question| match question {
-            Some(question) => R::before(deadline, shard.resolver.look_up(question)).await,
+            Some(question) => R::before(deadline, shard.resolver.look_up(question, true)).await,
             None => None,
         });
         outcomes.extend(all(asked.collect()).await);

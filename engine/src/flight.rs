@@ -47,6 +47,12 @@ impl Flight {
         expired
     }
 
+    /// Takes those that are such.
+    pub(crate) fn take_where(&self, is_such: impl Fn(&Work) -> bool) -> Vec<Work> {
+        let mut works = self.works.borrow_mut();
+        works.iter_mut().filter_map(|slot| slot.take_if(|work| is_such(work))).collect()
+    }
+
     /// Shows all that are left.
     pub(crate) fn each(&self, mut show: impl FnMut(&mut Work)) {
         self.works.borrow_mut().iter_mut().flatten().for_each(&mut show);

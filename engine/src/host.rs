@@ -1,7 +1,8 @@
 //! What the host says about itself: its resolvers, its name, whether it has IPv6.
 
 use crate::StartError;
-use crate::config::EngineConfig;
+use crate::config::{EngineConfig, Way};
+use crate::ehlo;
 use crate::resolver::Resolver;
 use crate::runtime::Runtime;
 use engine_proto::address::{Address, Domain};
@@ -20,19 +21,15 @@ pub(crate) fn complete(config: &mut EngineConfig) -> Result<(), StartError> {
         config.resolvers = system_resolvers()?;
     }
     let ehlo = match config.ehlo.take() {
-        Some(name) => Domain::parse(&name)
-            .map_err(|error| {
-                StartError(format!("the EHLO name is no domain ({error}): set --ehlo to a full name"))
-            })?
-            .as_str()
-            .to_owned(),
+        Some(name) => ehlo::parse(&name).map_err(|why| StartError(format!("--ehlo: {why}")))?,
         // Where each source has a name of its own, nobody hears the host's.
         None => config
             .sources
             .iter()
             .find_map(|source| source.ehlo.clone())
             .filter(|_| config.sources.iter().all(|source| source.ehlo.is_some()))
-            .unwrap_or_else(host_name),
+            .or_else(host_name)
+            .unwrap_or_else(|| without_name(config)),
     };
     for source in &mut config.sources {
         // What is set for all holds for each that has none of its own.
@@ -50,7 +47,11 @@ pub(crate) fn complete(config: &mut EngineConfig) -> Result<(), StartError> {
     Ok(())
 }
 
-fn system_resolvers() -> Result<Vec<SocketAddr>, StartError> {
+/// The resolvers that the system is set to, in `/etc/resolv.conf`.
+///
+/// # Errors
+/// It cannot be read, or names none.
+pub fn system_resolvers() -> Result<Vec<SocketAddr>, StartError> {
     let text = std::fs::read_to_string("/etc/resolv.conf").map_err(|error| {
         StartError(format!("/etc/resolv.conf cannot be read ({error}): name one with --resolver"))
     })?;
@@ -71,28 +72,32 @@ fn parse_resolvers(text: &str) -> Vec<SocketAddr> {
         .collect()
 }
 
-/// The fully qualified name: the kernel's, or the one that `/etc/hosts` has for it. A name without a dot is used as
-/// it is, with a warning: many mail servers refuse it.
-fn host_name() -> String {
+/// The fully qualified name: the kernel's, or the one that `/etc/hosts` has for it.
+fn host_name() -> Option<String> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let name = name.trim();
-    let full = if name.contains('.') {
-        Some(name.to_owned())
-    } else {
-        let hosts = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
-        full_name(&hosts, name)
-    };
+    let hosts = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
+    name_of(name.trim(), &hosts)
+}
+
+fn name_of(name: &str, hosts: &str) -> Option<String> {
+    let full = if name.contains('.') { Some(name.to_owned()) } else { full_name(hosts, name) };
     let domain = full.as_deref().and_then(|full| Domain::parse(full).ok());
-    match domain {
-        Some(domain) => domain.as_str().to_owned(),
-        None => {
-            tracing::warn!(
-                "this host has no fully qualified name, and mail servers may refuse it: set --ehlo"
-            );
-            let word: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
-            if word.is_empty() { "localhost".to_owned() } else { word }
+    domain.map(|domain| domain.as_str().to_owned())
+}
+
+/// What a host without a full name says in EHLO: an address literal. A source that is an address says its own.
+fn without_name(config: &mut EngineConfig) -> String {
+    let own = ehlo::literal(ehlo::own_address());
+    for source in config.sources.iter_mut().filter(|source| source.ehlo.is_none()) {
+        if let Way::Address(address) = source.way {
+            source.ehlo = Some(ehlo::literal(address));
         }
     }
+    tracing::warn!(
+        "this host has no fully qualified name, so mail servers are told its address ({own}), and many refuse such clients: \
+         set --ehlo to a name that resolves to the address from which they are asked, and the address back to it"
+    );
+    own
 }
 
 fn full_name(hosts: &str, name: &str) -> Option<String> {
@@ -109,14 +114,18 @@ fn full_name(hosts: &str, name: &str) -> Option<String> {
 /// Warns when our name has no forward-confirmed reverse DNS (RFC 8601 2.7.3): many servers refuse such clients. With
 /// `own`, the address that mail servers see, it has to be confirmed for this one; behind NAT nobody knows that address.
 pub(crate) async fn confirm_name<R: Runtime>(resolver: &Resolver<R>, name: &str, own: Option<IpAddr>) {
+    if ehlo::is_literal(name) {
+        return;
+    }
     let own = own.filter(|address| is_public(*address));
     let Some(ours) = Name::parse(name) else { return };
     for kind in [RecordKind::A, RecordKind::Aaaa] {
-        let outcome = resolver.look_up(&Question { name: ours.clone(), kind }).await;
+        let outcome = resolver.look_up(&Question { name: ours.clone(), kind }, true).await;
         for address in addresses(&outcome).into_iter().filter(|address| own.is_none_or(|own| own == *address))
         {
             let question = Question { name: Name::reverse(address), kind: RecordKind::Ptr };
-            if let Outcome::Records { records: Records::Ptr(names), .. } = &*resolver.look_up(&question).await
+            if let Outcome::Records { records: Records::Ptr(names), .. } =
+                &*resolver.look_up(&question, true).await
                 && names.contains(&ours)
             {
                 return;
@@ -159,6 +168,7 @@ pub(crate) fn has_ipv6(config: &EngineConfig) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::SourceConfig;
 
     #[test]
     fn resolvers_are_read_as_resolv_conf_has_them() {
@@ -166,6 +176,51 @@ mod tests {
         let expected: Vec<SocketAddr> =
             ["192.0.2.1:53", "[2001:db8::1]:53"].iter().map(|text| text.parse().unwrap()).collect();
         assert_eq!(parse_resolvers(text), expected);
+    }
+
+    #[test]
+    fn a_name_that_is_none_is_not_said() {
+        let hosts = "127.0.1.1 box.example.org box\n127.0.0.1 localhost other";
+        for (name, expected) in [
+            ("mx1.example.org", Some("mx1.example.org")),
+            ("box", Some("box.example.org")),
+            ("other", None),
+            ("localhost", None),
+            ("a_b.example", None),
+            ("", None),
+        ] {
+            assert_eq!(name_of(name, hosts).as_deref(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_host_without_a_name_says_its_addresses() {
+        let source = |text| SourceConfig::parse_address(text).unwrap();
+        let mut config = EngineConfig {
+            sources: vec![source("192.0.2.7"), source("2001:db8::7"), source("192.0.2.8=mx8.example.org")],
+            ..EngineConfig::default()
+        };
+        let own = without_name(&mut config);
+        assert!(ehlo::is_literal(&own), "{own}");
+        let names: Vec<&str> = config.sources.iter().filter_map(|source| source.ehlo.as_deref()).collect();
+        assert_eq!(names, ["[192.0.2.7]", "[IPv6:2001:db8::7]", "mx8.example.org"]);
+    }
+
+    #[test]
+    fn what_is_neither_a_name_nor_a_literal_is_refused() {
+        let complete = |name: &str| {
+            let resolvers = vec![([127, 0, 0, 1], 53).into()];
+            let mut config =
+                EngineConfig { ehlo: Some(name.to_owned()), resolvers, ..EngineConfig::default() };
+            super::complete(&mut config).map(|()| (config.ehlo, config.mail_from))
+        };
+        let said = complete("localhost").unwrap_err().0;
+        assert!(
+            said.starts_with("--ehlo: `localhost` is no full name (") && said.contains("literal"),
+            "{said}"
+        );
+        let literal = complete("[192.0.2.1]").unwrap();
+        assert_eq!(literal, (Some("[192.0.2.1]".into()), Some("postmaster@[192.0.2.1]".into())));
     }
 
     #[test]

@@ -1,177 +1,249 @@
-//! What control recipients have shown about domains: asked once a domain, remembered, and waited for together.
+//! What a shard remembers of how hosts treat recipients: control recipients by domain and host, contradictions, and hosts
+//! without a postmaster. No work is kept here: a session proves its own answers ([`engine_proto::verdict::evidence`]), and
+//! what is remembered spares questions where that is allowed.
 
+use crate::Priority;
 use crate::seed::{HashMap, Hashing};
 use crate::work::Work;
-use crate::{Finding, Outage, Priority};
 use engine_proto::address::Domain;
-use engine_proto::limits::{CONTROL_ATTEMPTS_MAX, CONTROL_TTL, CONTROL_UNKNOWN_TTL, KNOWN_DOMAINS_MAX};
-use engine_proto::lists;
-use engine_proto::verdict::Reason;
-use engine_proto::verdict::catch_all::{ControlFinding, settle};
-use engine_proto::verdict::classify::Classification;
+use engine_proto::limits::{
+    CONTROL_ATTEMPTS_MAX, CONTROL_SINGLE_TTL, CONTROL_TRANSIENT_TTL, CONTROL_TTL, CONTROL_UNKNOWN_TTL,
+    KNOWN_DOMAINS_MAX, KNOWN_MAILBOX_TTL, KNOWN_MAILBOXES_MAX,
+};
+use engine_proto::verdict::catch_all::ControlFinding;
 use std::hash::BuildHasher;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// A work whose recipient was accepted, with what that acceptance said.
-type Accepted = (Work, Classification);
-
-/// A control recipient: of a domain, at the host that accepted the real one. What one host shows says nothing about
-/// another: a backup often accepts everyone and finds out later, and its accept must not be confirmed by the refusal
-/// of a host that knows its mailboxes.
+/// A domain at a host. What one host shows says nothing about another: a backup often accepts everyone and finds out
+/// later, and its accept must not be confirmed by the refusal of a host that knows its mailboxes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Control {
+pub(crate) struct DomainAtHost {
     pub(crate) domain: Domain,
     pub(crate) host: Rc<str>,
-}
-
-#[derive(Default)]
-pub(crate) struct Knowledge {
-    findings: Findings,
-    asking: HashMap<Control, Asking>,
 }
 
 /// What is known, by a keyed hash of 64 bits: a fifth of the memory that names would take. Even of a full table one
 /// question in 10^14 would find what was learned about another, and nobody can make that happen.
 #[derive(Default)]
-struct Findings {
-    known: HashMap<u64, (ControlFinding, Instant)>,
+pub(crate) struct Knowledge {
+    known: HashMap<u64, Known>,
+    /// Sessions in a row that ended at the control recipient.
+    unanswered: HashMap<u64, u8>,
+    /// For each host a mailbox that it accepted. They stay in memory, and no other account's
+    /// trace ever names them.
+    mailboxes: HashMap<Rc<str>, KnownMailbox>,
     keyed: Hashing,
 }
 
-/// A control recipient that is being asked, or is to be.
-#[derive(Default)]
-struct Asking {
-    attempts: u8,
-    waiting: Vec<Accepted>,
+/// A mailbox that a host accepted.
+struct KnownMailbox {
+    address: String,
+    /// That counts until then.
+    until: Instant,
+    /// The host told mailboxes apart in the session that accepted it.
+    proven: bool,
+}
+
+/// What control recipients have shown.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    finding: ControlFinding,
+    /// It was shown last.
+    at: Instant,
+    /// Sessions in a row that showed it, up to two.
+    sessions: u8,
+    /// Sessions contradicted each other: each has to prove its own answers until then.
+    contradicted: Option<Instant>,
+    /// `postmaster@` the domain was refused.
+    no_postmaster: Option<Instant>,
+    /// What showed nothing may soon show something.
+    passes: bool,
 }
 
 impl Knowledge {
-    /// A recipient was accepted at `host`: settles it if its domain is known there, else keeps it until it is. Gives
-    /// the control recipient that the caller is to see asked.
-    pub(crate) fn accepted(
-        &mut self,
-        work: Work,
-        said: Classification,
-        host: &Rc<str>,
-        now: Instant,
-    ) -> Option<Control> {
-        let control = Control { domain: work.address.domain().clone(), host: Rc::clone(host) };
-        if let Some(finding) = self.findings.get(&control, now) {
-            conclude((work, said), finding, "control_remembered");
-            return None;
-        }
-        if let Some(asking) = self.asking.get_mut(&control) {
-            asking.waiting.push((work, said));
-            return None;
-        }
-        self.asking.insert(control.clone(), Asking { attempts: 0, waiting: vec![(work, said)] });
-        Some(control)
+    /// The number that a domain at a host is known by.
+    pub(crate) fn number(&self, at: &DomainAtHost) -> u64 {
+        self.keyed.hash_one(at)
     }
 
-    /// Answers a row of a list or batch for which `host` would be asked, if that host is known to accept every
-    /// recipient of the domain; gives back all others. Whoever waits for the answer is asked about all the same, and so
-    /// is who was asked about before: a server that accepts strangers may still refuse the one that it closed.
-    pub(crate) fn spare(&self, mut work: Work, host: &Rc<str>, now: Instant) -> Option<Work> {
-        if work.priority == Priority::Single || work.tried != 0 || work.returns > 0 {
-            return Some(work);
+    /// What an earlier session showed, for an answer that cannot wait for the end of its own. `lasting`: the host's
+    /// operator is known to tell mailboxes apart at all times.
+    pub(crate) fn believed(&self, number: u64, lasting: bool, now: Instant) -> Option<ControlFinding> {
+        let known = self.known.get(&number)?;
+        #[cfg(feature = "sim")]
+        if crate::sim::planted(crate::sim::Fault::BelieveControl) {
+            return Some(known.finding);
         }
-        let control = Control { domain: work.address.domain().clone(), host: Rc::clone(host) };
-        match self.findings.get(&control, now) {
-            Some(ControlFinding::AcceptsAll) => {
-                work.note(|| {
-                    format!("control recipient: known to be accepted at {host}, so nothing is asked")
-                });
-                work.settle(Reason::CatchAll, "control_remembered");
-                None
-            }
-            _ => Some(work),
-        }
-    }
-
-    /// The control recipient was answered for.
-    pub(crate) fn learned(&mut self, control: &Control, finding: ControlFinding, now: Instant) {
-        let (ttl, rule) = match finding {
-            ControlFinding::RefusesUnknown => (CONTROL_TTL, "control_refused"),
-            ControlFinding::AcceptsAll => (CONTROL_TTL, "control_accepted"),
-            ControlFinding::Unknown => (CONTROL_UNKNOWN_TTL, "control_unclear"),
+        let ttl = match known.finding {
+            ControlFinding::Unknown if known.passes => CONTROL_TRANSIENT_TTL,
+            ControlFinding::Unknown => CONTROL_UNKNOWN_TTL,
+            _ if lasting => CONTROL_TTL,
+            _ => CONTROL_SINGLE_TTL,
         };
-        let waiting = self.asking.remove(control).unwrap_or_default().waiting;
-        self.findings.learn(control, finding, ttl, now);
-        for accepted in waiting {
-            conclude(accepted, finding, rule);
+        let contradicted = known.contradicted.is_some_and(|until| until > now);
+        (known.at + ttl > now && !contradicted).then_some(known.finding)
+    }
+
+    /// Whether the domain refused a control recipient here within the hour.
+    pub(crate) fn has_refused(&self, number: u64, now: Instant) -> bool {
+        self.known.get(&number).is_some_and(|known| {
+            known.finding == ControlFinding::RefusesUnknown && known.at + CONTROL_TTL > now
+        })
+    }
+
+    /// Whether two sessions in a row showed, within the hour, that every recipient of the domain is accepted here.
+    pub(crate) fn accepts_all(&self, number: u64, now: Instant) -> bool {
+        let sessions = 2;
+        #[cfg(feature = "sim")]
+        let sessions = if crate::sim::planted(crate::sim::Fault::SpareEarly) { 1 } else { sessions };
+        self.known.get(&number).is_some_and(|known| {
+            let fresh = known.at + CONTROL_TTL > now && known.contradicted.is_none_or(|until| until <= now);
+            known.finding == ControlFinding::AcceptsAll && known.sessions >= sessions && fresh
+        })
+    }
+
+    /// Whether `postmaster@` the domain was refused here within the hour.
+    pub(crate) fn has_no_postmaster(&self, number: u64, now: Instant) -> bool {
+        self.known.get(&number).and_then(|known| known.no_postmaster).is_some_and(|at| at + CONTROL_TTL > now)
+    }
+
+    /// `postmaster@` the domain was refused.
+    pub(crate) fn learned_no_postmaster(&mut self, number: u64, now: Instant) {
+        self.entry(number, now).no_postmaster = Some(now);
+    }
+
+    /// Whether the host accepted a mailbox within the hour.
+    pub(crate) fn has_mailbox(&self, host: &Rc<str>, now: Instant) -> bool {
+        self.mailboxes.get(host).is_some_and(|known| known.until > now)
+    }
+
+    /// A mailbox that the host accepted within the hour.
+    pub(crate) fn mailbox(&self, host: &Rc<str>, now: Instant) -> Option<String> {
+        let known = self.mailboxes.get(host)?;
+        (known.until > now).then(|| known.address.clone())
+    }
+
+    /// The host accepted this mailbox. `proven`: and tells mailboxes apart. One is enough: a proven one replaces another
+    /// one, and itself when half of its time is over.
+    pub(crate) fn learned_mailbox(&mut self, host: &Rc<str>, address: &str, proven: bool, now: Instant) {
+        let is_kept =
+            |known: &KnownMailbox| known.until > now + KNOWN_MAILBOX_TTL / 2 && (known.proven || !proven);
+        if self.mailboxes.get(host).is_some_and(is_kept) {
+            return;
+        }
+        if self.mailboxes.len() >= KNOWN_MAILBOXES_MAX {
+            self.mailboxes.retain(|_, known| known.until > now + KNOWN_MAILBOX_TTL / 2);
+            if self.mailboxes.len() >= KNOWN_MAILBOXES_MAX {
+                self.mailboxes.clear();
+            }
+        }
+        let known = KnownMailbox { address: address.to_owned(), until: now + KNOWN_MAILBOX_TTL, proven };
+        self.mailboxes.insert(Rc::clone(host), known);
+    }
+
+    /// The session that accepted this mailbox did not prove that: unless another one did, it is no known mailbox.
+    pub(crate) fn unproven_mailbox(&mut self, host: &Rc<str>, address: &str) {
+        if self.mailboxes.get(host).is_some_and(|known| !known.proven && known.address == address) {
+            self.mailboxes.remove(host);
         }
     }
 
-    /// The session ended before the control recipient was answered for; true when it is to be asked again.
-    /// `blamed`: it may be why, and so many times will do.
-    pub(crate) fn unanswered(&mut self, control: &Control, blamed: bool, now: Instant) -> bool {
-        let Some(asking) = self.asking.get_mut(control) else { return false };
-        asking.attempts += u8::from(blamed);
-        if asking.attempts < CONTROL_ATTEMPTS_MAX && !asking.waiting.is_empty() {
+    /// The host refuses the mailbox now. True where it was proven, so that the host has changed: it stays known, for such
+    /// a host goes on to refuse others. Otherwise the host may never have known it, and it is forgotten.
+    pub(crate) fn refused_mailbox(&mut self, host: &Rc<str>) -> bool {
+        let proven = self.mailboxes.get(host).is_some_and(|known| known.proven);
+        if !proven {
+            self.mailboxes.remove(host);
+        }
+        proven
+    }
+
+    /// A session showed this of the domain; `again`: it has shown something before. True where it contradicts what an
+    /// earlier session showed within the hour.
+    pub(crate) fn learned(
+        &mut self,
+        number: u64,
+        finding: ControlFinding,
+        again: bool,
+        now: Instant,
+    ) -> bool {
+        self.unanswered.remove(&number);
+        let known = self.entry(number, now);
+        let fresh = known.at + CONTROL_TTL > now && known.sessions > 0;
+        let good = known.finding != ControlFinding::Unknown && fresh;
+        if finding == ControlFinding::Unknown {
+            // A probe that failed never overwrites good knowledge.
+            if !good {
+                known.passes = false;
+                (known.finding, known.at, known.sessions) = (finding, now, 1);
+            }
+            return false;
+        }
+        let contradiction = good && known.finding != finding;
+        if contradiction {
+            known.contradicted = Some(now + CONTROL_TTL);
+        }
+        let before = if good && !contradiction { known.sessions } else { 0 };
+        let sessions = before + u8::from(!again || before == 0);
+        (known.finding, known.at, known.sessions) = (finding, now, sessions.min(2));
+        contradiction
+    }
+
+    /// What the session showed last of the domain was a transient reply.
+    pub(crate) fn learned_transient(&mut self, number: u64, now: Instant) {
+        self.entry(number, now).passes = true;
+    }
+
+    /// The host changed its behaviour in the middle of a session: nothing that it showed is believed for an hour.
+    pub(crate) fn contradicted(&mut self, number: u64, now: Instant) {
+        self.entry(number, now).contradicted = Some(now + CONTROL_TTL);
+    }
+
+    /// A session ended before the control recipient was answered for; true when it is to be asked again.
+    pub(crate) fn unanswered(&mut self, number: u64, now: Instant) -> bool {
+        if self.unanswered.len() >= KNOWN_DOMAINS_MAX {
+            self.unanswered.clear();
+        }
+        let attempts = self.unanswered.entry(number).or_default();
+        *attempts += 1;
+        if *attempts < CONTROL_ATTEMPTS_MAX {
             return true;
         }
-        self.learned(control, ControlFinding::Unknown, now);
+        self.learned(number, ControlFinding::Unknown, false, now);
         false
     }
 
-    /// The host is gone before it answered for the control recipient: gives back who waits for that.
-    pub(crate) fn released(&mut self, control: &Control) -> Vec<Work> {
-        let waiting = self.asking.remove(control).unwrap_or_default().waiting;
-        waiting.into_iter().map(|(work, _)| work).collect()
-    }
-
-    /// Answers those whose time is over while they wait for a control recipient.
-    pub(crate) fn expire(&mut self, now: Instant) {
-        for asking in self.asking.values_mut() {
-            let (over, waiting): (Vec<_>, Vec<_>) =
-                std::mem::take(&mut asking.waiting).into_iter().partition(|(work, _)| work.deadline <= now);
-            asking.waiting = waiting;
-            for accepted in over {
-                conclude(accepted, ControlFinding::Unknown, "control_unanswered");
-            }
+    /// Whether a row of a list or batch needs no question: two sessions showed that every recipient of its domain is
+    /// accepted at the host that would be asked. Whoever waits for the answer is asked about all the same, and so is one
+    /// that was asked about before: a server that accepts strangers may still refuse the mailbox that it closed.
+    pub(crate) fn spares(&self, work: &Work, host: &Rc<str>, now: Instant) -> bool {
+        if work.priority == Priority::Single || work.tried != 0 || work.returns > 0 {
+            return false;
         }
-        // Nobody waits any more: whoever comes next has it asked anew, should it have got lost.
-        self.asking.retain(|_, asking| !asking.waiting.is_empty());
+        let at = DomainAtHost { domain: work.address.domain().clone(), host: Rc::clone(host) };
+        self.accepts_all(self.number(&at), now)
     }
 
-    /// Adds to the stories of those who wait for a control recipient.
-    pub(crate) fn tell(&mut self, control: &Control, story: &[String]) {
-        let waiting = self.asking.get_mut(control).map(|asking| asking.waiting.as_mut_slice());
-        for (work, _) in waiting.unwrap_or_default() {
-            if let Some(trace) = &mut work.trace {
-                trace.extend(story.iter().cloned());
-            }
+    fn entry(&mut self, number: u64, now: Instant) -> &mut Known {
+        if !self.known.contains_key(&number) {
+            self.make_room(now);
         }
-    }
-
-    /// Answers all who wait: the engine stops.
-    pub(crate) fn abandon(&mut self) {
-        let waiting = self.asking.drain().flat_map(|(_, asking)| asking.waiting);
-        waiting.for_each(|(work, _)| work.fail(Outage::Stopping));
-    }
-}
-
-impl Findings {
-    fn get(&self, control: &Control, now: Instant) -> Option<ControlFinding> {
-        let &(finding, until) = self.known.get(&self.keyed.hash_one(control))?;
-        (until > now).then_some(finding)
-    }
-
-    fn learn(&mut self, control: &Control, finding: ControlFinding, ttl: Duration, now: Instant) {
-        self.make_room(now);
-        // A probe that failed never overwrites good knowledge.
-        let good = self.get(control, now).is_some_and(|old| old != ControlFinding::Unknown);
-        if finding != ControlFinding::Unknown || !good {
-            self.known.insert(self.keyed.hash_one(control), (finding, now + ttl));
-        }
+        self.known.entry(number).or_insert(Known {
+            finding: ControlFinding::Unknown,
+            at: now,
+            sessions: 0,
+            contradicted: None,
+            no_postmaster: None,
+            passes: false,
+        })
     }
 
     fn make_room(&mut self, now: Instant) {
         if self.known.len() < KNOWN_DOMAINS_MAX {
             return;
         }
-        self.known.retain(|_, (_, until)| *until > now);
+        self.known.retain(|_, known| known.at + CONTROL_TTL > now);
         if self.known.len() >= KNOWN_DOMAINS_MAX {
             // All of it is fresh: any half will do, it costs a question each to learn again.
             let mut keep = false;
@@ -183,116 +255,140 @@ impl Findings {
     }
 }
 
-fn conclude((work, said): Accepted, finding: ControlFinding, rule: &'static str) {
-    let role = lists::is_role(work.address.local());
-    let reason = settle(&said, Some(finding), role);
-    // What was not clear may be, once it is asked again.
-    let retry_after = (finding == ControlFinding::Unknown).then_some(CONTROL_UNKNOWN_TTL);
-    work.finish(Finding { reason, rule, retry_after });
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::work::testing::{answer, mailbox, work};
-    use engine_proto::verdict::{Class, Scope};
+    use crate::work::testing::{mailbox, work};
+    use ControlFinding::{AcceptsAll, RefusesUnknown, Unknown};
+    use std::time::Duration;
 
-    const ACCEPTED: Classification = Classification {
-        class: Class::Accepted,
-        scope: Scope::Recipient,
-        permanent: false,
-        to_all: false,
-        rule: "test",
-    };
+    const NUMBER: u64 = 7;
 
     #[test]
-    fn what_one_host_shows_confirms_nothing_that_another_accepts() {
-        let (client, now) = (mailbox(), Instant::now());
-        let (primary, backup): (Rc<str>, Rc<str>) = ("mx1.a.example".into(), "mx2.a.example".into());
-        let mut knowledge = Knowledge::default();
-        let accept = |host: &Rc<str>, knowledge: &mut Knowledge| {
-            knowledge.accepted(work(&client, "u@a.example", Priority::List), ACCEPTED, host, now)
-        };
-        let control = accept(&primary, &mut knowledge).expect("nobody is to ask");
-        assert_eq!(accept(&primary, &mut knowledge), None, "asked once");
-        knowledge.learned(&control, ControlFinding::RefusesUnknown, now);
-        assert_eq!(answer(&client), Some((Reason::MailboxExists, "control_refused", false)));
-        assert_eq!(answer(&client), Some((Reason::MailboxExists, "control_refused", false)));
-        let other = accept(&backup, &mut knowledge).expect("the backup was never asked");
-        assert_eq!(answer(&client), None);
-        knowledge.learned(&other, ControlFinding::AcceptsAll, now);
-        assert_eq!(answer(&client), Some((Reason::CatchAll, "control_accepted", false)));
-        assert_eq!(accept(&primary, &mut knowledge), None);
-        assert_eq!(answer(&client), Some((Reason::MailboxExists, "control_remembered", false)));
+    fn what_is_believed_is_believed_for_a_while() {
+        let now = Instant::now();
+        for (finding, lasting, ttl) in [
+            (RefusesUnknown, false, CONTROL_SINGLE_TTL),
+            (RefusesUnknown, true, CONTROL_TTL),
+            (AcceptsAll, false, CONTROL_SINGLE_TTL),
+            (Unknown, false, CONTROL_UNKNOWN_TTL),
+            (Unknown, true, CONTROL_UNKNOWN_TTL),
+        ] {
+            let mut knowledge = Knowledge::default();
+            assert!(!knowledge.learned(NUMBER, finding, false, now));
+            let just_before = now + ttl - Duration::from_millis(1);
+            assert_eq!(knowledge.believed(NUMBER, lasting, just_before), Some(finding));
+            assert_eq!(knowledge.believed(NUMBER, lasting, now + ttl), None, "{finding:?} {lasting}");
+        }
     }
 
     #[test]
-    fn rows_of_a_known_catch_all_are_spared_the_question() {
+    fn sessions_that_contradict_each_other_are_not_believed() {
+        let now = Instant::now();
+        for (first, second) in [(RefusesUnknown, AcceptsAll), (AcceptsAll, RefusesUnknown)] {
+            let mut knowledge = Knowledge::default();
+            knowledge.learned(NUMBER, first, false, now);
+            assert!(knowledge.learned(NUMBER, second, false, now), "{first:?} and {second:?}");
+            assert_eq!(knowledge.believed(NUMBER, true, now), None);
+            assert!(!knowledge.learned(NUMBER, second, false, now));
+            assert!(!knowledge.accepts_all(NUMBER, now), "contradicted within the hour");
+        }
+        let mut knowledge = Knowledge::default();
+        knowledge.learned(NUMBER, RefusesUnknown, false, now);
+        assert!(
+            !knowledge.learned(NUMBER, AcceptsAll, false, now + CONTROL_TTL),
+            "the first one is forgotten"
+        );
+        knowledge.learned(NUMBER, Unknown, false, now + CONTROL_TTL);
+        let then = now + CONTROL_TTL;
+        assert_eq!(
+            knowledge.believed(NUMBER, true, then),
+            Some(AcceptsAll),
+            "a failed probe overwrites nothing"
+        );
+        knowledge.contradicted(NUMBER, then);
+        assert_eq!(knowledge.believed(NUMBER, true, then), None);
+    }
+
+    #[test]
+    fn rows_are_spared_once_two_sessions_agree() {
         let (client, now) = (mailbox(), Instant::now());
         let (primary, backup): (Rc<str>, Rc<str>) = ("mx1.a.example".into(), "mx2.a.example".into());
-        let rule = |knowledge: &Knowledge, work: Work, host: &Rc<str>, now: Instant| {
-            if let Some(work) = knowledge.spare(work, host, now) {
-                work.settle(Reason::InboxFull, "asked");
-            }
-            answer(&client).expect("no answer").1
-        };
         let row = |priority| work(&client, "v@a.example", priority);
+        let first = row(Priority::List);
         let mut knowledge = Knowledge::default();
-        assert_eq!(rule(&knowledge, row(Priority::List), &primary, now), "asked");
-        let first = work(&client, "u@a.example", Priority::List);
-        let control = knowledge.accepted(first, ACCEPTED, &primary, now).expect("nobody is to ask");
-        assert_eq!(rule(&knowledge, row(Priority::List), &primary, now), "asked", "not known yet");
-        knowledge.learned(&control, ControlFinding::AcceptsAll, now);
-        assert_eq!(answer(&client), Some((Reason::CatchAll, "control_accepted", false)));
-        assert_eq!(rule(&knowledge, row(Priority::List), &primary, now), "control_remembered");
-        assert_eq!(rule(&knowledge, row(Priority::Batch), &primary, now), "control_remembered");
-        assert_eq!(rule(&knowledge, row(Priority::Single), &primary, now), "asked", "somebody waits");
-        assert_eq!(rule(&knowledge, row(Priority::List), &backup, now), "asked", "another host");
+        let at = DomainAtHost { domain: first.address.domain().clone(), host: Rc::clone(&primary) };
+        let number = knowledge.number(&at);
+        knowledge.learned(number, AcceptsAll, false, now);
+        assert!(!knowledge.spares(&first, &primary, now), "one session is no proof");
+        knowledge.learned(number, AcceptsAll, true, now);
+        assert!(!knowledge.spares(&first, &primary, now), "nor is one that shows it twice");
+        knowledge.learned(number, AcceptsAll, false, now);
+        assert!(knowledge.spares(&first, &primary, now));
+        assert!(knowledge.spares(&row(Priority::Batch), &primary, now));
+        assert!(!knowledge.spares(&row(Priority::Single), &primary, now), "somebody waits");
+        assert!(!knowledge.spares(&first, &backup, now), "another host");
         let other = work(&client, "v@b.example", Priority::List);
-        assert_eq!(rule(&knowledge, other, &primary, now), "asked", "another domain");
+        assert!(!knowledge.spares(&other, &primary, now), "another domain");
         let mut heard = row(Priority::List);
         heard.tried = 1;
-        assert_eq!(rule(&knowledge, heard, &primary, now), "asked", "it was asked about before");
-        let late = now + CONTROL_TTL;
-        assert_eq!(rule(&knowledge, row(Priority::List), &primary, late), "asked", "known no longer");
-        let refused =
-            knowledge.accepted(row(Priority::List), ACCEPTED, &backup, now).expect("nobody is to ask");
-        knowledge.learned(&refused, ControlFinding::RefusesUnknown, now);
-        assert_eq!(answer(&client), Some((Reason::MailboxExists, "control_refused", false)));
-        assert_eq!(rule(&knowledge, row(Priority::List), &backup, now), "asked", "it tells mailboxes apart");
+        assert!(!knowledge.spares(&heard, &primary, now), "it was asked about before");
+        assert!(!knowledge.spares(&first, &primary, now + CONTROL_TTL), "known no longer");
+        knowledge.learned(number, RefusesUnknown, false, now);
+        assert!(!knowledge.spares(&first, &primary, now), "it tells mailboxes apart");
+        [first, other, heard].into_iter().for_each(Work::give_up);
     }
 
     #[test]
-    fn a_failed_try_is_no_finding_and_may_be_repeated() {
-        let (client, now) = (mailbox(), Instant::now());
-        let host: Rc<str> = "mx.a.example".into();
+    fn a_control_recipient_without_an_answer_is_asked_again_a_few_times() {
+        let now = Instant::now();
         let mut knowledge = Knowledge::default();
-        let first = work(&client, "u@a.example", Priority::List);
-        let control = knowledge.accepted(first, ACCEPTED, &host, now).expect("nobody is to ask");
-        for _ in 0..10 {
-            assert!(knowledge.unanswered(&control, false, now), "another one was to blame");
-        }
         for _ in 1..CONTROL_ATTEMPTS_MAX {
-            assert!(knowledge.unanswered(&control, true, now));
+            assert!(knowledge.unanswered(NUMBER, now));
         }
-        assert!(!knowledge.unanswered(&control, true, now));
-        assert_eq!(answer(&client), Some((Reason::Unverifiable, "control_unclear", true)));
+        assert!(!knowledge.unanswered(NUMBER, now));
+        assert_eq!(knowledge.believed(NUMBER, false, now), Some(Unknown));
     }
 
     #[test]
-    fn a_control_recipient_that_got_lost_is_asked_anew() {
-        let (client, now) = (mailbox(), Instant::now());
-        let host: Rc<str> = "mx.a.example".into();
+    fn one_mailbox_of_a_host_is_known_for_an_hour() {
+        let (now, host): (Instant, Rc<str>) = (Instant::now(), "mx.a.example".into());
         let mut knowledge = Knowledge::default();
-        let late = now + Duration::from_secs(3600);
-        for _ in 0..2 {
-            let lost = work(&client, "u@a.example", Priority::List);
-            assert!(knowledge.accepted(lost, ACCEPTED, &host, now).is_some(), "nobody would ever ask");
-            knowledge.expire(late);
-            assert_eq!(answer(&client), Some((Reason::Unverifiable, "control_unanswered", true)));
+        assert_eq!(knowledge.mailbox(&host, now), None);
+        knowledge.learned_mailbox(&host, "t@a.example", false, now);
+        knowledge.learned_mailbox(&host, "u@a.example", true, now);
+        knowledge.learned_mailbox(&host, "v@a.example", true, now);
+        knowledge.learned_mailbox(&host, "w@a.example", false, now);
+        assert_eq!(
+            knowledge.mailbox(&host, now).as_deref(),
+            Some("u@a.example"),
+            "the first that was proven"
+        );
+        let later = now + KNOWN_MAILBOX_TTL / 2;
+        knowledge.learned_mailbox(&host, "v@a.example", true, later);
+        assert_eq!(knowledge.mailbox(&host, now + KNOWN_MAILBOX_TTL).as_deref(), Some("v@a.example"));
+        assert_eq!(knowledge.mailbox(&host, later + KNOWN_MAILBOX_TTL), None);
+        assert!(knowledge.refused_mailbox(&host), "the host has changed, not the mailbox");
+        assert!(knowledge.mailbox(&host, later).is_some());
+        for n in 0..2 * KNOWN_MAILBOXES_MAX {
+            knowledge.learned_mailbox(&format!("mx{n}.example").into(), "u@a.example", true, later);
         }
-        let kept = work(&client, "u@a.example", Priority::List);
-        let control = knowledge.accepted(kept, ACCEPTED, &host, now).expect("nobody is to ask");
-        assert_eq!(knowledge.released(&control).len(), 1);
+        assert!(knowledge.mailboxes.len() <= KNOWN_MAILBOXES_MAX);
+        let last = later + KNOWN_MAILBOX_TTL;
+        knowledge.learned_mailbox(&host, "u@a.example", false, last);
+        assert!(!knowledge.refused_mailbox(&host), "nothing was proven of it");
+        assert_eq!(knowledge.mailbox(&host, last), None);
+    }
+
+    #[test]
+    fn a_host_without_a_postmaster_is_remembered() {
+        let now = Instant::now();
+        let mut knowledge = Knowledge::default();
+        assert!(!knowledge.has_no_postmaster(NUMBER, now));
+        knowledge.learned_no_postmaster(NUMBER, now);
+        assert!(knowledge.has_no_postmaster(NUMBER, now));
+        assert!(!knowledge.learned(NUMBER, AcceptsAll, false, now), "that is no finding of its own");
+        assert!(knowledge.has_no_postmaster(NUMBER, now));
+        assert!(!knowledge.has_no_postmaster(NUMBER, now + CONTROL_TTL));
     }
 }

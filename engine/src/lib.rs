@@ -8,6 +8,7 @@
 pub mod config;
 mod crowd;
 mod egress;
+mod ehlo;
 mod facts;
 mod flight;
 mod host;
@@ -16,6 +17,7 @@ mod inquiry;
 mod knowledge;
 mod probe;
 mod queue;
+mod refusals;
 mod resolver;
 mod runtime;
 mod seed;
@@ -36,7 +38,9 @@ pub use engine_proto as proto;
 use engine_proto::address::{Address, Domain};
 use engine_proto::facts::DnsFacts;
 use engine_proto::limits::{BULK_PATIENCE, FACTS_PATIENCE, FAST_PATIENCE, INQUIRIES_MAX, SINGLE_PATIENCE};
+pub use engine_proto::refusals::{KeptRefusals, KeptStep};
 use engine_proto::verdict::Reason;
+pub use host::system_resolvers;
 use inbox::Inbox;
 pub use inquiry::{Asker, MailHosts, Pending, pending};
 use inquiry::{Inquiry, Place};
@@ -45,10 +49,10 @@ use shard::{ShardFace, ShardMain, Shared};
 use std::cell::Cell;
 use std::fmt;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use work::{Mailbox, Message, Work};
 
 /// How urgent a request is: whose turn it is at a crowded site.
@@ -97,6 +101,18 @@ pub struct Finding {
     pub rule: &'static str,
     /// The server asked for a later try (greylisting and other transient refusals): after this long.
     pub retry_after: Option<Duration>,
+    /// The behaviour that the verdict rests on: a keyed hash of the domain and the host. Where that behaviour is
+    /// contradicted later, [`Engine::withdrawn`] names it.
+    pub evidence: Option<u64>,
+}
+
+/// Evidence that was contradicted: a verdict that rests on it and was given before is not to be used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Withdrawn {
+    /// As [`Finding::evidence`].
+    pub evidence: u64,
+    /// When it was contradicted.
+    pub at: SystemTime,
 }
 
 /// The engine itself cannot ask; nothing is said about the address and nothing may be charged.
@@ -107,6 +123,9 @@ pub enum Outage {
     /// As many addresses of its site wait as may: hand it over again when some of them have been answered. Never said
     /// to a [`Priority::Single`].
     Crowded,
+    /// The site has refused as many recipients within the hour as our own budget allows, so nothing was asked: ask again
+    /// after this long.
+    OverBudget(Duration),
     /// The engine is stopping.
     Stopping,
 }
@@ -254,6 +273,38 @@ impl Engine {
         }
     }
 
+    /// The counts of refused recipients, to be kept for the next start. A look that any thread can take at any time; it
+    /// shows what was counted a second ago.
+    pub fn refusals(&self) -> impl Fn() -> Vec<KeptRefusals> + Send + Sync + 'static {
+        let shared = Arc::clone(&self.shared);
+        move || shared.kept_refusals()
+    }
+
+    /// Evidence that was contradicted since the last call; each is given once.
+    pub fn withdrawn(&self) -> impl Fn() -> Vec<Withdrawn> + Send + Sync + 'static {
+        let shared = Arc::clone(&self.shared);
+        move || std::mem::take(&mut *shared.withdrawn.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What is wrong with the resolvers, and what to do about it: one line, while they count as down.
+    pub fn trouble(&self) -> Option<String> {
+        let resolvers = &self.shared.config.resolvers;
+        let names: Vec<String> = resolvers.iter().map(ToString::to_string).collect();
+        let (who, deny, answer) = match names.len() {
+            1 => ("the resolver", "denies", "does not answer"),
+            _ => ("the resolvers", "deny", "do not answer"),
+        };
+        let (names, health) = (names.join(", "), &self.shared.resolvers);
+        if health.denials.are_down() {
+            return Some(format!(
+                "{who} {names} {deny} every name without proof, as filters and captive portals do; name another one with \
+                 --resolver"
+            ));
+        }
+        let silent = || format!("{who} {names} {answer}; see to the network and to --resolver");
+        health.are_silent().then(silent)
+    }
+
     /// Stops the shards: what is under way is answered with [`Outage::Stopping`].
     pub fn stop(mut self) {
         self.end();
@@ -328,9 +379,15 @@ fn assemble(
         queued: AtomicUsize::new(0),
         answers: AtomicU64::new(0),
         busy_us: AtomicU64::new(0),
+        refusals: Mutex::default(),
     };
+    let kept = config.refusals.iter().map(|kept| (kept.key, kept.steps.clone())).collect();
     Shared {
         ipv6,
+        kept: Mutex::new(kept),
+        withdrawn: Mutex::default(),
+        recalls: AtomicU64::new(0),
+        started_at: seed::wall_clock(),
         pool,
         tls,
         shards: (0..shards).map(|_| face()).collect(),
@@ -464,6 +521,18 @@ impl Client {
         let count = into.len() - before;
         self.own.set(self.own.get().saturating_sub(count));
         self.mailbox.under_way.fetch_sub(count, Ordering::Relaxed);
+    }
+
+    /// About how many of its requests servers have spoken so far, whatever that turns out to be worth: their answers may
+    /// be held until the session shows. With a slow server it grows long before the first of them is answered.
+    pub fn heard(&self) -> u64 {
+        self.mailbox.heard()
+    }
+
+    /// Has every request of this client that is under way answered soon, with what is known by then.
+    pub fn recall(&self) {
+        self.mailbox.recall();
+        self.shared.recalls.fetch_add(1, Ordering::SeqCst);
     }
 
     fn release(&self) {

@@ -1,30 +1,36 @@
 //! The life of a session task: a route, a connection, transactions while there is work, and what every answer
 //! and every end means for those who wait.
 
-mod controls;
+mod context;
+mod endings;
+mod proving;
+mod replies;
 mod transaction;
 
-use crate::egress::connect::Unconnected;
+use crate::Priority;
 use crate::egress::rest;
 use crate::flight::Flight;
 use crate::runtime::Runtime;
 use crate::session::Session;
-use crate::shard::Shard;
-use crate::site::{Chorus, DOWN, Group, Next};
+use crate::shard::{Shard, queue};
+use crate::site::{Chorus, DOWN, Group, HeldAnswers, Next};
 use crate::work::Work;
-use crate::{Finding, Outage, Priority};
-use engine_proto::limits::{RETURNS_MAX, SESSION_IDLE, STRIKES_MAX};
-use engine_proto::pace::{End, Tally};
-use engine_proto::smtp::dialog::{Closure, Event, Step};
+use context::ProbeContext;
+pub(crate) use endings::pushed_away;
+use endings::{cut_off, session_refused, unreachable};
+use engine_proto::limits::{RETURNS_MAX, SESSION_IDLE, TRANSACTION_RECIPIENTS_MAX};
+use engine_proto::pace::{REFUSALS_CISCO, Tally};
+use engine_proto::smtp::dialog::{Closure, Event};
 use engine_proto::smtp::reply::Reply;
-use engine_proto::verdict::classify::{Classification, ReplyView, classify, reason_at_rcpt};
-use engine_proto::verdict::{Class, Reason, Scope, Stage};
+use engine_proto::verdict::Reason;
+use engine_proto::verdict::evidence::Held;
+use proving::Questions;
+use replies::{answered, mail_refused};
 use std::future::poll_fn;
-use std::io::ErrorKind;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use transaction::{After, Answered, Course, Heard, Recipients, Scene};
+use transaction::{After, Answered, Course, Heard, Recipients};
 
 /// What a session task does behind a session.
 enum Then {
@@ -57,15 +63,7 @@ pub(crate) async fn serve<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>) {
 /// Answers those for whom no route is left.
 pub(crate) fn strand<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>) {
     let now = R::now();
-    for control in group.take_stranded_controls(now) {
-        // Its host accepted somebody and is gone: another one may answer for both.
-        for mut work in shard.knowledge.borrow_mut().released(&control) {
-            work.tried |= group.routes_of(&control.host);
-            work.leave("control_unclear", Some(DOWN));
-            group.put_back(work);
-        }
-    }
-    group.take_stranded(now).into_iter().for_each(|work| shard.give_up(work));
+    group.take_stranded(now).into_iter().for_each(|work| shard.give_up(work, now));
 }
 
 /// Connects to a route and brings the session to where it takes transactions; `None` when it does not get there.
@@ -91,11 +89,16 @@ async fn open<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize)
     match session.next().await {
         Event::Ready => {
             route.begins();
+            if let Some(refusals) = &group.refusals
+                && session.dialog.is_cisco()
+            {
+                refusals.lower(REFUSALS_CISCO);
+            }
             Some(session)
         }
         Event::Over(closure) => {
             shard.tell(group, session.story.take());
-            refused(shard, group, index, &closure);
+            session_refused(shard, group, index, &closure);
             None
         }
         // The dialog says nothing else before it is ready.
@@ -103,182 +106,188 @@ async fn open<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize)
     }
 }
 
-/// A connection could not be made.
-fn unreachable<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize, error: &Unconnected) {
-    let route = &group.routes[index];
-    let now = R::now();
-    let error = match error {
-        Unconnected::Host(error) => error,
-        Unconnected::Ours(_) => return route.rest(now + RETRY),
-        Unconnected::Source(why) => {
-            let (source, time) = (&shard.shared.pool.sources[group.source.get()], shard.shared.age(now));
-            source.failed(why, time);
-            route.rest(now + RETRY);
-            if source.connections.are_down(time) {
-                group.take_expired(None).into_iter().for_each(|work| work.fail(Outage::Unavailable));
-            }
-            return;
-        }
-    };
-    shard.shared.not_reached(group.source.get(), &group.site_name, now);
-    if error.kind() == ErrorKind::TimedOut {
-        died(shard, group, index, "no_connection");
-    } else if group.is_patient(index, "no_connection") && !route.strike(STRIKES_MAX) {
-        // It says at once that nobody listens: a server that is restarted does.
-        route.rest(now + RETRY);
-    } else {
-        route.take_down(now + DOWN, "no_connection");
-    }
-}
-
-/// How long a route is left alone after a failure that may pass at once.
-const RETRY: Duration = Duration::from_secs(2);
-
-/// A connection died without a word that means anything. A busy host does so at times; one that always does is
-/// down. Nobody who waits for an answer waits for that.
-fn died<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize, rule: &'static str) {
-    let route = &group.routes[index];
-    let patience = if group.is_patient(index, rule) { STRIKES_MAX } else { 1 };
-    if route.strike(patience) {
-        route.take_down(R::now() + DOWN, rule);
-    } else {
-        push_back(shard, group, index, rule);
-    }
-}
-
-/// A site has too much: its pace is lowered and the route rests. Where that takes long, nobody waits for it who waits
-/// for an answer: there is nothing to be gained.
-fn push_back<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize, rule: &'static str) {
-    let now = R::now();
-    let site = &group.site;
-    let mut pace = site.pace.borrow_mut();
-    pace.pushed_back(now, site.open.get(), shard.random());
-    let until = pace.pause(now).unwrap_or(now + Duration::from_millis(500));
-    drop(pace);
-    site.pushed.set(rule);
-    group.routes[index].rest(until);
-    if group.is_hopeless(now) {
-        group.take_singles().into_iter().for_each(|work| pushed_away(work, rule, until, now));
-    }
-}
-
-/// The site lets nobody in for longer than somebody waits.
-pub(crate) fn pushed_away(mut work: Work, rule: &'static str, until: Instant, now: Instant) {
-    work.leave(rule, Some(until.saturating_duration_since(now)));
-    work.give_up();
-}
-
-/// A session ended before it gave a single answer.
-fn refused<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize, closure: &Closure) {
-    let route = &group.routes[index];
-    match closure {
-        // A server that fails at STARTTLS may work without it, as one may whose handshake fails (RFC 7435).
-        Closure::TlsFailed
-        | Closure::Refused { step: Step::StartTls, .. }
-        | Closure::Closed(Step::StartTls)
-        | Closure::TimedOut(Step::StartTls)
-        | Closure::Garbled(Step::StartTls, _)
-        | Closure::Unexpected(Step::StartTls) => {
-            if route.plain_only.replace(true) {
-                route.take_down(R::now() + DOWN, "tls_failed");
-            }
-        }
-        Closure::Refused { step, reply } => {
-            let said = classify(&ReplyView { stage: stage(*step), mx: &route.host, reply });
-            if matches!(said.class, Class::Throttled | Class::Temporary) || said.scope == Scope::Session {
-                push_back(shard, group, index, said.rule);
-            } else {
-                route.take_down(R::now() + DOWN, said.rule);
-                if rest::is_block(shard, &said) {
-                    rest::blocked(shard, group, said.rule);
-                }
-            }
-        }
-        Closure::Closed(_) => died(shard, group, index, "hung_up"),
-        Closure::TimedOut(_) => died(shard, group, index, "no_answer_in_time"),
-        Closure::Garbled(..) | Closure::Unexpected(_) => {
-            route.take_down(R::now() + DOWN, "not_smtp");
-        }
-        Closure::Quit => {}
-    }
-}
-
-fn stage(step: Step) -> Stage {
-    match step {
-        Step::Banner => Stage::Banner,
-        Step::Ehlo | Step::Helo | Step::StartTls | Step::Handshake => Stage::Ehlo,
-        Step::Rset | Step::Mail | Step::Idle => Stage::Mail,
-        Step::Rcpt(_) => Stage::Rcpt,
-    }
-}
-
-/// Holds transactions on an open session while there is work for it.
+/// Holds transactions on an open session while there is work for it, and releases what it holds in the end.
 async fn converse<R: Runtime>(
     shard: &Rc<Shard<R>>,
     group: &Rc<Group>,
     index: usize,
     mut session: Box<Session<R>>,
 ) -> Then {
-    let scene = Scene { shard, group, index };
-    let mut course = Course::default();
-    let route = &group.routes[index];
-    loop {
-        if route.is_shut(R::now()) {
-            session.quit().await;
-            return Then::Again;
-        }
-        let extensions = session.dialog.extensions();
-        let room = group.site.pace.borrow().group(&course.tally);
-        // One is enough to see whether it still says the same to everyone.
-        let room = if route.chorus().is_some() { room.min(1) } else { room };
-        let room = room.min(extensions.recipients_max.map_or(usize::MAX, |most| most as usize));
-        let spent = |most| course.tally.transactions >= most;
-        if room == 0 || extensions.transactions_max.is_some_and(spent) {
+    let context = ProbeContext { shard, group, index };
+    let one_transaction = session.dialog.extensions().transactions_max == Some(1)
+        || group.site.pace.borrow().bears_one_transaction();
+    let mut course = Course::new(one_transaction);
+    group.hold(&course.held);
+    let end = transact(&context, &mut session, &mut course).await;
+    // What could not be proven by now is not proven by this session.
+    proving::release(&context, &course, false);
+    match end {
+        SessionEnd::Quit(then) => {
             group.site.pace.borrow_mut().spent(&course.tally);
             session.quit().await;
-            return Then::Again;
+            then
         }
-        let controls = group.take_controls(index, room);
-        let after = if !controls.is_empty() {
-            let _busy = group.busy();
-            controls::ask_controls(&scene, &mut session, controls, &mut course).await
-        } else {
-            let works = group.take(index, room, R::now());
-            let any = !works.is_empty();
-            let works = spare(shard, group, index, refuse_utf8(works, extensions.smtputf8));
-            if works.is_empty() && any {
-                continue;
-            }
-            if works.is_empty() {
-                // Those who have heard all that this host has to say may have no other.
-                strand(shard, group);
-                if group.waiting() > 0 {
-                    // What waits is for another route.
-                    session.quit().await;
-                    return Then::Again;
-                }
-                let come = idle(shard, group).await;
-                if !come || !session.is_quiet().await {
-                    session.quit().await;
-                    return if come { Then::Again } else { Then::End };
-                }
-                continue;
-            }
-            let _busy = group.busy();
-            ask(&scene, &mut session, works, &mut course).await
+        SessionEnd::Lost => Then::Again,
+    }
+}
+
+/// How a session ended.
+enum SessionEnd {
+    /// We end it, and do this behind it.
+    Quit(Then),
+    /// It is over.
+    Lost,
+}
+
+/// Transactions, one after the other.
+async fn transact<R: Runtime>(
+    context: &ProbeContext<'_, R>,
+    session: &mut Session<R>,
+    course: &mut Course,
+) -> SessionEnd {
+    let (shard, group) = (context.shard, context.group);
+    loop {
+        let (is_due, holds, accepts) = {
+            let evidence = course.held.evidence.borrow();
+            let accepts = evidence.recipient(None, Some(Held::Accepted)).is_some();
+            (evidence.is_due(), !evidence.is_empty(), accepts)
         };
-        if let Some(chorus) = route.chorus() {
-            shut_out(shard, group, index, chorus);
+        let is_shut = context.route().is_shut(R::now());
+        if is_shut && !accepts {
+            return SessionEnd::Quit(Then::Again);
+        }
+        let room = if is_due || is_shut { Room::Proof } else { room(context, session, course) };
+        let after = match room {
+            Room::Proof => prove(context, session, course).await,
+            Room::Spent | Room::OverBudget if holds => prove(context, session, course).await,
+            Room::Spent => return SessionEnd::Quit(Then::Again),
+            Room::OverBudget => {
+                if !shard.is_over_budget(group, R::now()) {
+                    // Answers that others wait for may make room.
+                    queue(&group.site.waiting, group);
+                }
+                return SessionEnd::Quit(Then::End);
+            }
+            Room::Recipients(most) => match next(context, session, course, most, holds).await {
+                Ok(after) => after,
+                Err(end) => return end,
+            },
+        };
+        if let Some(chorus) = context.route().chorus() {
+            shut_out(shard, group, context.index, chorus);
+        } else if let Some((domain, rule)) = context.route().domain_chorus() {
+            context.route().shut_domain(domain, R::now() + DOWN, rule);
         }
         match after {
             After::Open => {}
-            After::Leave => {
-                group.site.pace.borrow_mut().spent(&course.tally);
-                session.quit().await;
-                return Then::Again;
-            }
-            After::Over => return Then::Again,
+            After::Leave => return SessionEnd::Quit(Then::Again),
+            After::Over => return SessionEnd::Lost,
         }
+    }
+}
+
+/// A transaction for up to `most` of those who wait. Where nobody waits, what the session holds is proven, and more work
+/// is waited for; an error when the session is to end.
+async fn next<R: Runtime>(
+    context: &ProbeContext<'_, R>,
+    session: &mut Session<R>,
+    course: &mut Course,
+    most: usize,
+    holds: bool,
+) -> Result<After, SessionEnd> {
+    let (shard, group) = (context.shard, context.group);
+    let works = group.take(context.index, most, R::now());
+    let any = !works.is_empty();
+    let works = spare(context, refuse_utf8(works, session.dialog.extensions().smtputf8));
+    let works = pass_over(context, works);
+    if !works.is_empty() {
+        let _busy = group.busy();
+        return Ok(ask(context, session, works, course).await);
+    }
+    if any {
+        return Ok(After::Open);
+    }
+    if holds {
+        return Ok(prove(context, session, course).await);
+    }
+    // Those who have heard all that this host has to say may have no other.
+    strand(shard, group);
+    if group.waiting() > 0 {
+        // What waits is for another route.
+        return Err(SessionEnd::Quit(Then::Again));
+    }
+    let come = idle(shard, group).await;
+    if !come || !session.is_quiet().await {
+        return Err(SessionEnd::Quit(if come { Then::Again } else { Then::End }));
+    }
+    Ok(After::Open)
+}
+
+/// Proves what the session holds, as a session that waits for answers.
+async fn prove<R: Runtime>(
+    context: &ProbeContext<'_, R>,
+    session: &mut Session<R>,
+    course: &mut Course,
+) -> After {
+    let _busy = context.group.busy();
+    Box::pin(proving::prove(context, session, course)).await
+}
+
+/// What the next transaction of a session may be.
+enum Room {
+    /// One for up to so many recipients.
+    Recipients(usize),
+    /// One for what proves the answers that are held: behind another one there would be no room for that.
+    Proof,
+    /// None in this session.
+    Spent,
+    /// None before the budget of refusals has room again.
+    OverBudget,
+}
+
+fn room<R: Runtime>(context: &ProbeContext<'_, R>, session: &Session<R>, course: &Course) -> Room {
+    let group = context.group;
+    let (extensions, pace) = (session.dialog.extensions(), group.site.pace.borrow());
+    let transactions = |most: u32| most.saturating_sub(course.tally.transactions);
+    let transactions = extensions.transactions_max.map_or(u32::MAX, transactions);
+    let mut recipients = pace.group(&course.tally);
+    if course.one_transaction && recipients > 1 {
+        // Half of them may be control recipients.
+        recipients = recipients.min(TRANSACTION_RECIPIENTS_MAX) / 2;
+    }
+    if context.route().chorus().is_some() || context.route().domain_chorus().is_some() {
+        // One is enough to see whether it still says the same to everyone.
+        recipients = recipients.min(1);
+    }
+    recipients = recipients.min(extensions.recipients_max.map_or(usize::MAX, |most| most as usize));
+    if recipients == 0 || transactions == 0 {
+        return Room::Spent;
+    }
+    let evidence = course.held.evidence.borrow();
+    let wanted = evidence.controls_wanted();
+    if !evidence.is_empty() && transactions == 1 {
+        return Room::Proof;
+    }
+    if pace.bounds_errors() {
+        // Behind the last refusal that a session bears nothing can be proven any more.
+        let kept = match wanted {
+            0 => usize::from(!evidence.is_empty() || context.has_known_mailbox()),
+            // One that is refused in unclear words needs a second one, and a known mailbox behind it.
+            wanted => wanted + 2,
+        };
+        let is_first = course.tally.asked == 0;
+        match recipients.checked_sub(kept) {
+            Some(left) if left > 0 => recipients = left,
+            _ if is_first => recipients = 1,
+            _ if evidence.is_empty() => return Room::Spent,
+            _ => return Room::Proof,
+        }
+    }
+    match group.refusal_room(context.shard.refusal_step()) {
+        0 => Room::OverBudget,
+        // Control recipients are refused, too.
+        budget if budget <= wanted => Room::Proof,
+        budget => Room::Recipients(recipients.min(budget - wanted)),
     }
 }
 
@@ -301,14 +310,25 @@ fn refuse_utf8(works: Vec<Work>, smtputf8: bool) -> Vec<Work> {
     can
 }
 
+/// Puts back those whose domain is left alone at this host by now.
+fn pass_over<R: Runtime>(context: &ProbeContext<'_, R>, works: Vec<Work>) -> Vec<Work> {
+    let now = R::now();
+    let is_shut = |work: &Work| context.route().is_shut_for(work.address.domain(), now).is_some();
+    let (shut, open): (Vec<_>, Vec<_>) = works.into_iter().partition(is_shut);
+    for mut work in shut {
+        context.group.pass_over_shut(&mut work, now);
+        context.group.put_back(work);
+    }
+    open
+}
+
 /// Answers those of whose domain the host is known, by now, to accept everyone.
-fn spare<R: Runtime>(shard: &Shard<R>, group: &Group, index: usize, works: Vec<Work>) -> Vec<Work> {
-    if !group.catch_alls.get() {
+fn spare<R: Runtime>(context: &ProbeContext<'_, R>, works: Vec<Work>) -> Vec<Work> {
+    if !context.group.catch_alls.get() {
         return works;
     }
-    let (knowledge, now) = (shard.knowledge.borrow(), R::now());
-    let host = &group.routes[index].host;
-    works.into_iter().filter_map(|work| knowledge.spare(work, host, now)).collect()
+    let (host, now) = (&context.route().host, R::now());
+    works.into_iter().filter_map(|work| context.shard.spare_at(host, work, now)).collect()
 }
 
 /// How often a session that waits for work looks whether somebody else needs its place.
@@ -338,7 +358,7 @@ async fn idle<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>) -> bool {
 
 /// One transaction for recipients that are asked about.
 async fn ask<R: Runtime>(
-    scene: &Scene<'_, R>,
+    context: &ProbeContext<'_, R>,
     session: &mut Session<R>,
     works: Vec<Work>,
     course: &mut Course,
@@ -350,46 +370,60 @@ async fn ask<R: Runtime>(
         session.limit = session.limit.min(now + COMPANY_PATIENCE);
     }
     let smtputf8 = works.iter().any(|work| work.address.needs_smtputf8());
-    session.dialog.transact(now, works.iter().map(|work| work.address.as_str()), smtputf8);
-    let asked = works.len();
+    let controls = Questions::beside(context, course, &works);
+    let recipients = works.iter().map(|work| work.address.as_str());
+    session.dialog.transact(now, recipients.chain(controls.recipients()), smtputf8);
+    let (count, asked) = (works.len(), works.len() + controls.recipients().count());
     let flight = Rc::new(Flight::new(works));
-    scene.group.depart(&flight);
-    transaction::hear(scene, session, asked, course, Asked(flight)).await
+    context.group.depart(&flight);
+    let held = Rc::clone(&course.held);
+    transaction::hear(context, session, asked, course, Asked { flight, held, count, controls }).await
 }
 
 /// The recipients that are asked about.
-struct Asked(Rc<Flight>);
+struct Asked {
+    flight: Rc<Flight>,
+    /// Where answers wait until it is known what they are worth.
+    held: Rc<HeldAnswers>,
+    /// How many recipients come before the control recipients.
+    count: usize,
+    /// Control recipients, where they have to be asked in the same transaction.
+    controls: Questions,
+}
 
 impl<R: Runtime> Recipients<R> for Asked {
-    fn record(&mut self, _scene: &Scene<'_, R>, story: &mut Vec<String>) {
-        self.0.each(|work| {
+    fn record(&mut self, _context: &ProbeContext<'_, R>, story: &mut Vec<String>) {
+        self.flight.each(|work| {
             if let Some(trace) = &mut work.trace {
                 trace.extend(story.iter().cloned());
             }
         });
     }
 
-    fn answered(&mut self, scene: &Scene<'_, R>, heard: &Answered<'_>) -> Heard {
-        // Whose time was over meanwhile has got his answer.
-        let Some(work) = self.0.take(heard.place) else { return Heard::Answer };
-        answered(scene, work, heard)
+    fn answered(&mut self, context: &ProbeContext<'_, R>, heard: &Answered<'_>) -> Heard {
+        if let Some(place) = heard.place.checked_sub(self.count) {
+            return self.controls.answered(context, &Answered { place, ..*heard });
+        }
+        // A work whose deadline has passed is already answered.
+        let Some(work) = self.flight.take(heard.place) else { return Heard::Answer };
+        answered(context, work, &self.held, heard)
     }
 
-    fn mail_refused(&mut self, scene: &Scene<'_, R>, reply: &Reply) -> bool {
-        let utf8 = self.0.any(|work| work.address.needs_smtputf8());
-        mail_refused(scene.shard, scene.group, scene.index, self.0.take_all(), utf8, reply)
+    fn mail_refused(&mut self, context: &ProbeContext<'_, R>, reply: &Reply) -> bool {
+        let utf8 = self.flight.any(|work| work.address.needs_smtputf8());
+        mail_refused(context, self.flight.take_all(), utf8, reply)
     }
 
-    fn put_back(&mut self, scene: &Scene<'_, R>) -> bool {
-        put_back_rest(scene.group, &self.0)
+    fn put_back(&mut self, context: &ProbeContext<'_, R>) -> bool {
+        put_back_rest(context.group, &self.flight)
     }
 
-    fn out_of_time(&mut self, scene: &Scene<'_, R>) {
-        out_of_time(scene.group, &self.0, R::now());
+    fn out_of_time(&mut self, context: &ProbeContext<'_, R>) {
+        out_of_time(context.group, &self.flight, R::now());
     }
 
-    fn cut_off(&mut self, scene: &Scene<'_, R>, closure: &Closure, tally: &Tally) {
-        cut_off(scene, &self.0, closure, tally);
+    fn cut_off(&mut self, context: &ProbeContext<'_, R>, closure: &Closure, tally: &Tally) {
+        cut_off(context, &self.flight, closure, tally);
     }
 }
 
@@ -427,205 +461,4 @@ fn put_back_rest(group: &Group, flight: &Flight) -> bool {
     let none = rest.is_empty();
     rest.into_iter().rev().for_each(|work| group.put_back(work));
     none
-}
-
-/// What an answer to RCPT means for the one it is about.
-fn answered<R: Runtime>(scene: &Scene<'_, R>, mut work: Work, heard: &Answered<'_>) -> Heard {
-    let Scene { shard, group, index } = *scene;
-    let Answered { reply, behind_others, at, .. } = *heard;
-    let route = &group.routes[index];
-    let said = classify(&ReplyView { stage: Stage::Rcpt, mx: &route.host, reply });
-    work.note(|| in_words(&said));
-    #[cfg(feature = "sim")]
-    let Some(mut work) = mistaken(work, &said) else { return Heard::Answer };
-    match said.class {
-        Class::Accepted | Class::ExistsThrottled if route.accepts_everything => {
-            work.settle(Reason::Unverifiable, "accepts_everything");
-        }
-        Class::Accepted | Class::ExistsThrottled => {
-            let control = shard.knowledge.borrow_mut().accepted(work, said, &route.host, at);
-            if let Some(control) = control {
-                group.want_control(control);
-            }
-        }
-        Class::Throttled if said.scope == Scope::Session && behind_others => {
-            // RFC 5321 4.5.3.1.10: a transaction that is full; the rest goes into the next.
-            work.leave(said.rule, Some(DOWN));
-            group.put_back(work);
-            return Heard::Later;
-        }
-        Class::Throttled => {
-            push_back(shard, group, index, said.rule);
-            come_back(group, work, said.rule, R::now());
-            return Heard::Push;
-        }
-        Class::Greylisted => {
-            work.finish(Finding {
-                reason: Reason::Unverifiable,
-                rule: said.rule,
-                retry_after: Some(GREYLISTING_WAIT),
-            });
-        }
-        _ if said.scope == Scope::Session => {
-            // Twice the same, from it or from others here: another address may do, above all one of the other family.
-            let known = route.says_so(said.rule);
-            if work.returns > 0 || known {
-                work.tried |= 1 << index;
-            }
-            route.refuses(said.rule);
-            if said.to_all {
-                route.sings(said.rule, false, known, work.address.domain());
-            }
-            come_back(group, work, said.rule, R::now());
-            return if known { Heard::Nothing } else { Heard::Push };
-        }
-        _ if said.to_all => {
-            route.sings(said.rule, rest::is_block(shard, &said), true, work.address.domain());
-            work.settle(reason_at_rcpt(&said), said.rule);
-            return Heard::Refusal;
-        }
-        Class::Temporary => {
-            work.leave_for_now(said.rule, DOWN, TRANSIENT_WAIT);
-            ask_elsewhere(group, index, work);
-        }
-        Class::Relay | Class::Unclear | Class::AuthRequired => {
-            work.leave(said.rule, Some(DOWN));
-            ask_elsewhere(group, index, work);
-        }
-        _ if said.scope == Scope::Host => {
-            work.leave(said.rule, Some(DOWN));
-            ask_elsewhere(group, index, work);
-        }
-        _ => work.settle(reason_at_rcpt(&said), said.rule),
-    }
-    Heard::Answer
-}
-
-/// Takes a reply for what it is not, where such a defect is planted.
-#[cfg(feature = "sim")]
-fn mistaken(work: Work, said: &Classification) -> Option<Work> {
-    use crate::sim::{Fault, planted};
-    if planted(Fault::SessionAsRecipient) && said.scope != Scope::Recipient {
-        work.settle(Reason::MailboxNotFound, "planted");
-    } else if planted(Fault::ConfirmWithoutControl) && said.class == Class::Accepted {
-        work.settle(Reason::MailboxExists, "planted");
-    } else {
-        return Some(work);
-    }
-    None
-}
-
-/// When a greylisted recipient may be asked again, if the server names no time: Postgrey's default delay is 300 s.
-const GREYLISTING_WAIT: Duration = Duration::from_secs(300);
-
-/// When patient work that met a transient failure is asked about once more. Short: what such a reply tells of (a
-/// look-up that failed, a process too many) is over in seconds or lasts for hours.
-const TRANSIENT_WAIT: Duration = Duration::from_secs(10);
-
-/// The recipient is asked again in another session, a few times.
-fn come_back(group: &Group, mut work: Work, rule: &'static str, now: Instant) {
-    work.returns += 1;
-    work.leave(rule, Some(DOWN));
-    if work.returns > RETURNS_MAX || work.deadline <= now {
-        work.give_up();
-    } else {
-        group.put_back(work);
-    }
-}
-
-/// The host has nothing to say about the recipient: the other hosts are asked, if there are any.
-fn ask_elsewhere(group: &Group, index: usize, mut work: Work) {
-    work.tried |= group.same_host(index);
-    group.put_back(work);
-}
-
-/// What a reply was taken for, for the story.
-fn in_words(said: &Classification) -> String {
-    format!("rule {}: {}, scope {}", said.rule, said.class.as_str(), said.scope.as_str())
-}
-
-/// MAIL was refused: it is about us or the host, and about no recipient. True when the session is to be left: it
-/// would hear the same again at once. `utf8`: the server may have refused SMTPUTF8 and nothing else.
-fn mail_refused<R: Runtime>(
-    shard: &Rc<Shard<R>>,
-    group: &Rc<Group>,
-    index: usize,
-    works: Vec<Work>,
-    utf8: bool,
-    reply: &Reply,
-) -> bool {
-    let route = &group.routes[index];
-    let said = classify(&ReplyView { stage: Stage::Mail, mx: &route.host, reply });
-    let throttled = matches!(said.class, Class::Throttled | Class::Temporary);
-    let block = rest::is_block(shard, &said);
-    if throttled {
-        push_back(shard, group, index, said.rule);
-    } else if !utf8 && (block || reply.is_permanent()) {
-        // It is about us or our reverse-path: the host would say it to each of thousands.
-        route.take_down(R::now() + DOWN, said.rule);
-    }
-    for mut work in works.into_iter().rev() {
-        work.note(|| in_words(&said));
-        if throttled {
-            come_back(group, work, said.rule, R::now());
-        } else {
-            work.leave(said.rule, Some(DOWN));
-            ask_elsewhere(group, index, work);
-        }
-    }
-    if block {
-        rest::blocked(shard, group, said.rule);
-    }
-    throttled
-}
-
-/// How many sessions in a row may end at their first recipient before that is laid to the host.
-const HANGUPS_MAX: u8 = 10;
-
-/// A session ended in the middle of a transaction. Who got an answer has it; the others are asked again. Where it ended
-/// at a recipient, that one may be why, so it is asked last, and not for ever.
-fn cut_off<R: Runtime>(scene: &Scene<'_, R>, flight: &Flight, closure: &Closure, tally: &Tally) {
-    let group = scene.group;
-    let blameless = tally.answers > 0 && !ends_at_recipient(closure);
-    let suspect = if blameless { None } else { flight.take_first() };
-    put_back_rest(group, flight);
-    blame(scene, closure, tally);
-    let Some(mut work) = suspect else { return };
-    work.leave("hung_up", Some(DOWN));
-    // With answers before it, the session's end was hardly this one's doing.
-    work.returns += u8::from(tally.answers == 0);
-    let most = if work.priority == Priority::Single { 1 } else { RETURNS_MAX };
-    if work.returns > most || work.deadline <= R::now() {
-        work.give_up();
-    } else {
-        group.enqueue(work);
-    }
-}
-
-fn ends_at_recipient(closure: &Closure) -> bool {
-    matches!(
-        closure,
-        Closure::Refused { step: Step::Rcpt(_), .. }
-            | Closure::Closed(Step::Rcpt(_))
-            | Closure::TimedOut(Step::Rcpt(_))
-    )
-}
-
-/// What a session's end in the middle of a transaction says about the host.
-fn blame<R: Runtime>(scene: &Scene<'_, R>, closure: &Closure, tally: &Tally) {
-    let Scene { shard, group, index } = *scene;
-    let at_recipient = ends_at_recipient(closure);
-    let hung_up = matches!(closure, Closure::Refused { .. } | Closure::Closed(_));
-    if tally.answers > 0 && (hung_up || tally.errors > 0) {
-        let end = if at_recipient { End::Recipient } else { End::Between };
-        let site = &group.site;
-        site.pace.borrow_mut().cut_off(tally, end, site.open.get());
-    }
-    if at_recipient && tally.errors == 0 && matches!(closure, Closure::Refused { .. }) {
-        push_back(shard, group, index, "hung_up");
-    } else if tally.answers == 0 && !at_recipient {
-        refused(shard, group, index, closure);
-    } else if tally.answers == 0 && group.routes[index].strike(HANGUPS_MAX) {
-        group.routes[index].take_down(R::now() + DOWN, "hung_up");
-    }
 }

@@ -111,6 +111,13 @@ impl Queue {
         taken
     }
 
+    /// Takes all works that are such.
+    pub(crate) fn take_where(&mut self, is_such: impl Fn(&Work) -> bool) -> Vec<Work> {
+        let such = self.works.iter().filter(|(_, work)| is_such(work));
+        let numbers: Vec<u64> = such.map(|(&number, _)| number).collect();
+        numbers.into_iter().filter_map(|number| self.remove(number)).collect()
+    }
+
     /// Takes the works of every lane for which `is_open` says no of the routes that they have tried.
     pub(crate) fn take_stranded(&mut self, is_open: impl Fn(u64) -> bool) -> Vec<Work> {
         let mut taken = Vec::new();

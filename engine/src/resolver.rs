@@ -1,36 +1,49 @@
 //! DNS I/O of a shard: the lookup machine of engine-proto, driven over a pool of UDP sockets, with a cache that
 //! this thread alone owns.
 //!
-//! A question has no task and no timer of its own. What it sends goes out with what others send at the same time
-//! ([`ports`]), what comes for it is looked at where it is received, and one task looks for questions whose patience is over.
+//! ```text
+//! look_up ─> cache ─> the same question under way? ─> window (room.rs) ─> socket (ports.rs)
+//!                                                      full: queue            │
+//! caller  <─ cache <─ doubts (doubts.rs) <─ the lookup machine <─ answer ─────┘
+//! ```
+//!
+//! A question has no task and no timer of its own. What it sends goes out with what others send at the same time, what
+//! comes for it is looked at where it is received, and one task looks for what is overdue.
 
+mod doubts;
 mod ports;
+mod room;
+mod tcp;
+#[cfg(test)]
+mod tests;
 
 use crate::config::EngineConfig;
-use crate::runtime::{Runtime, Stream};
+use crate::runtime::Runtime;
 use crate::seed::{self, HashMap, Hashing};
+use doubts::Doubts;
 use engine_proto::dns::cache::Cache;
-use engine_proto::dns::lookup::{Lookup, LookupConfig, Transmit, Transport};
-use engine_proto::dns::message::FrameReader;
+use engine_proto::dns::denials::Asked;
+use engine_proto::dns::lookup::{Lookup, LookupConfig};
 use engine_proto::dns::upstreams::Upstreams;
-use engine_proto::dns::{Name, Outcome, Question, RecordKind};
-use engine_proto::limits::{DNS_CACHE_MAX, DNS_TCP_MESSAGE_BYTES_MAX};
+use engine_proto::dns::{Failure, Name, Outcome, Question, RecordKind, ttl};
+use engine_proto::limits::{DNS_CACHE_BYTES_MAX, DNS_UPSTREAMS_MAX, SHARD_CACHE_BYTES_MIN};
 use engine_proto::outage::Resolvers;
-use futures_lite::future::yield_now;
-use ports::{Outbox, Outgoing, Ports, Sent};
-use rand::Rng;
+use ports::{Outbox, Ports, Sent};
 use rand::rngs::StdRng;
+use room::{Late, Room};
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// How late the end of a question's patience may be noticed.
+/// How late it may be noticed that something is overdue.
 const TICK: Duration = Duration::from_millis(20);
+/// The same while questions wait for room, which another shard may have made.
+const TICK_CROWDED: Duration = Duration::from_millis(5);
 
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -42,27 +55,41 @@ struct Inner<R: Runtime> {
     upstreams: Vec<SocketAddr>,
     config: LookupConfig,
     cache: RefCell<Cache<Hashing>>,
-    flights: RefCell<HashMap<Question, Rc<Flight<R>>>>,
-    /// The question about our own name, while it is asked.
-    call: RefCell<Option<Rc<Flight<R>>>>,
-    /// A task looks for questions whose patience is over.
+    /// The lookups of questions that somebody has.
+    pending: RefCell<HashMap<Question, Rc<PendingLookup<R>>>>,
+    /// The lookups that show something of the resolvers; their outcomes are not kept.
+    probes: RefCell<Vec<Rc<PendingLookup<R>>>>,
+    /// Our own name is asked for.
+    calling: Cell<bool>,
+    /// A task looks for what is overdue.
     ticking: Cell<bool>,
     outbox: RefCell<Outbox<R>>,
     ports: Ports<R>,
+    /// Of each resolver.
+    rooms: Vec<Room<R>>,
+    late: RefCell<VecDeque<Late<R>>>,
+    doubts: Doubts<R>,
     random: RefCell<StdRng>,
     record: RefCell<Upstreams>,
     /// What all shards know of the resolvers.
     health: Arc<Resolvers>,
     /// How many outages were over when the cache was last used.
     outages: Cell<u32>,
+    /// The engine's start: what [`Inner::age`] counts from.
+    started: Instant,
     /// What is asked to see whether anybody is there at all: the address of the name that we say in EHLO.
     own_name: Question,
 }
 
 /// A question that is being asked, and who waits for it.
-struct Flight<R: Runtime> {
+struct PendingLookup<R: Runtime> {
     /// Until it has ended.
     lookup: RefCell<Option<Lookup>>,
+    /// Somebody waits for what it is about, so that it goes before those of lists.
+    urgent: bool,
+    is_probe: bool,
+    /// The resolver for which it waits until there is room.
+    queued: Cell<Option<usize>>,
     /// Where answers are awaited.
     sent: RefCell<Vec<Sent<R>>>,
     /// How many lookups were answered when it began.
@@ -79,10 +106,18 @@ impl<R: Runtime> Clone for Resolver<R> {
 }
 
 impl<R: Runtime> Resolver<R> {
-    pub(crate) fn new(config: &EngineConfig, health: Arc<Resolvers>) -> Resolver<R> {
-        let upstreams = config.resolvers.clone();
+    /// The resolver of one of so many shards of an engine that was started then.
+    pub(crate) fn new(
+        config: &EngineConfig,
+        health: Arc<Resolvers>,
+        shards: usize,
+        started: Instant,
+    ) -> Resolver<R> {
+        let mut upstreams = config.resolvers.clone();
+        upstreams.truncate(DNS_UPSTREAMS_MAX);
         let own_name =
             config.ehlo.as_deref().and_then(Name::parse).unwrap_or_else(|| Name::reverse(LOCALHOST));
+        let cache_bytes = (DNS_CACHE_BYTES_MAX / shards.max(1)).max(SHARD_CACHE_BYTES_MIN);
         Resolver {
             inner: Rc::new(Inner {
                 config: LookupConfig::new(upstreams.len()),
@@ -90,56 +125,99 @@ impl<R: Runtime> Resolver<R> {
                 outages: Cell::new(health.ended()),
                 health,
                 ports: Ports::new(&upstreams),
+                rooms: upstreams.iter().map(|_| Room::default()).collect(),
                 upstreams,
-                cache: RefCell::new(Cache::new(DNS_CACHE_MAX, Hashing::default())),
+                cache: RefCell::new(Cache::new(cache_bytes, Hashing::default())),
                 own_name: Question { name: own_name, kind: RecordKind::A },
-                call: RefCell::default(),
+                calling: Cell::new(false),
                 ticking: Cell::new(false),
                 outbox: RefCell::default(),
-                flights: RefCell::default(),
+                pending: RefCell::default(),
+                probes: RefCell::default(),
+                late: RefCell::default(),
+                doubts: Doubts::default(),
                 random: RefCell::new(seed::rng()),
+                started,
             }),
         }
     }
 
     /// True when the resolvers, and not the domains, are to blame for silence.
     pub(crate) fn is_down(&self) -> bool {
-        self.inner.health.are_down()
+        self.inner.health.are_down() || self.denies()
     }
 
-    /// What DNS says to a question: from the cache, from the same question that is already being asked, or asked.
-    pub(crate) async fn look_up(&self, question: &Question) -> Arc<Outcome> {
+    /// True when the resolvers deny all that they are asked.
+    pub(crate) fn denies(&self) -> bool {
+        self.inner.health.denials.are_down()
+    }
+
+    /// True when a failure is not the domain's but that of all resolvers.
+    pub(crate) fn is_to_blame(&self, why: Failure) -> bool {
+        match why {
+            Failure::Timeout | Failure::Unreachable => self.inner.health.are_down(),
+            Failure::Unproven => self.denies(),
+            _ => false,
+        }
+    }
+
+    /// The resolvers that denied the addresses of a name without proof where another one did not, since this was last asked.
+    pub(crate) fn take_dispute(&self, name: &Name) -> Option<Vec<usize>> {
+        self.inner.doubts.take_dispute(name)
+    }
+
+    /// Has the question asked again, if the answer was that there is no such record.
+    pub(crate) fn forget_no_data(&self, question: &Question) {
+        self.inner.cache.borrow_mut().forget_no_data(question);
+    }
+
+    /// What DNS says to a question: from the cache, from the same question that is already being asked, or asked; before
+    /// those of lists where it is `urgent`.
+    pub(crate) async fn look_up(&self, question: &Question, urgent: bool) -> Arc<Outcome> {
+        self.look_up_elsewhere(question, urgent, &[]).await
+    }
+
+    /// The same, but asks these resolvers only where there is no other.
+    pub(crate) async fn look_up_elsewhere(
+        &self,
+        question: &Question,
+        urgent: bool,
+        left_out: &[usize],
+    ) -> Arc<Outcome> {
         let inner = &self.inner;
         let now = R::now();
-        // What nobody answered in an outage was not the domain's fault.
+        // What failed in an outage was not the domain's fault.
         let ended = inner.health.ended();
         if inner.outages.replace(ended) != ended {
-            inner.cache.borrow_mut().forget_silence(now);
+            inner.cache.borrow_mut().forget_failures(now);
         }
         if let Some(outcome) = inner.cache.borrow_mut().get(question, now) {
             return outcome;
         }
-        let known = inner.flights.borrow().get(question).cloned();
-        let flight = known.unwrap_or_else(|| {
-            let flight = inner.flight(question, now);
-            inner.flights.borrow_mut().insert(question.clone(), Rc::clone(&flight));
-            inner.go_on(&flight, now);
-            flight
+        let known = inner.pending.borrow().get(question).cloned();
+        let pending = known.unwrap_or_else(|| {
+            let pending = inner.begin(question, urgent, false);
+            left_out.iter().for_each(|&upstream| {
+                pending.show(|lookup| lookup.leave_out(upstream));
+            });
+            inner.pending.borrow_mut().insert(question.clone(), Rc::clone(&pending));
+            inner.go_on(&pending, now);
+            pending
         });
-        flight.end().await.0
+        pending.end().await.0
     }
 }
 
 impl<R: Runtime> Drop for Inner<R> {
     fn drop(&mut self) {
-        // Flights and the sockets that they wait on hold each other.
-        for flight in self.flights.get_mut().values().chain(self.call.get_mut().as_ref()) {
-            flight.sent.take();
+        // Lookups and the sockets that they wait on hold each other.
+        for pending in self.pending.get_mut().values().chain(self.probes.get_mut().iter()) {
+            pending.sent.take();
         }
     }
 }
 
-impl<R: Runtime> Flight<R> {
+impl<R: Runtime> PendingLookup<R> {
     /// How it ends. It goes on when nobody waits any more.
     async fn end(&self) -> (Arc<Outcome>, bool) {
         poll_fn(|context| match &*self.ended.borrow() {
@@ -156,19 +234,30 @@ impl<R: Runtime> Flight<R> {
         self.lookup.borrow().as_ref().and_then(Lookup::deadline)
     }
 
+    /// The resolver that it has something to send to.
+    fn wants(&self) -> Option<usize> {
+        self.lookup.borrow().as_ref().and_then(Lookup::wants).map(|(upstream, _)| upstream)
+    }
+
     /// Shows the lookup something, unless it has ended.
-    fn show(&self, show: impl FnOnce(&mut Lookup)) {
-        if let Some(lookup) = &mut *self.lookup.borrow_mut() {
-            show(lookup);
-        }
+    fn show<T>(&self, show: impl FnOnce(&mut Lookup) -> T) -> Option<T> {
+        self.lookup.borrow_mut().as_mut().map(show)
+    }
+
+    fn tell(&self, outcome: Arc<Outcome>, answered: bool) {
+        self.ended.replace(Some((outcome, answered)));
+        self.waiting.take().into_iter().for_each(Waker::wake);
     }
 }
 
 impl<R: Runtime> Inner<R> {
-    fn flight(&self, question: &Question, now: Instant) -> Rc<Flight<R>> {
+    fn begin(&self, question: &Question, urgent: bool, is_probe: bool) -> Rc<PendingLookup<R>> {
         let first = self.record.borrow().first();
-        Rc::new(Flight {
-            lookup: RefCell::new(Some(Lookup::new(question.clone(), &self.config, first, now))),
+        Rc::new(PendingLookup {
+            lookup: RefCell::new(Some(Lookup::new(question.clone(), &self.config, first))),
+            urgent,
+            is_probe,
+            queued: Cell::new(None),
             sent: RefCell::default(),
             heard: self.health.heard(),
             ended: RefCell::default(),
@@ -176,249 +265,127 @@ impl<R: Runtime> Inner<R> {
         })
     }
 
-    /// Sends what a lookup has to send now, and ends it where it has come to its end.
-    fn go_on(self: &Rc<Self>, flight: &Rc<Flight<R>>, now: Instant) {
-        loop {
-            let transmit = {
-                let mut random = self.random.borrow_mut();
-                let mut lookup = flight.lookup.borrow_mut();
-                let Some(lookup) = &mut *lookup else { return };
-                lookup.poll_transmit(now, &mut || random.random())
-            };
-            match transmit {
-                Some(Transmit { upstream, transport: Transport::Udp, payload, id }) => {
-                    self.post(Outgoing { flight: Rc::clone(flight), upstream, id, payload });
-                }
-                Some(Transmit { upstream, payload, .. }) => {
-                    let deadline = flight.deadline().unwrap_or(now);
-                    R::spawn(converse(Rc::clone(self), Rc::clone(flight), upstream, payload, deadline));
-                }
+    /// Asks for what the answer shows of the resolvers, whatever the cache knows.
+    fn probe(self: &Rc<Self>, question: &Question, now: Instant) -> Rc<PendingLookup<R>> {
+        let probe = self.begin(question, true, true);
+        self.probes.borrow_mut().push(Rc::clone(&probe));
+        self.go_on(&probe, now);
+        probe
+    }
+
+    /// Sends what a lookup has to send as soon as there is room for it, and ends it where it has come to its end.
+    fn go_on(self: &Rc<Self>, pending: &Rc<PendingLookup<R>>, now: Instant) {
+        while let Some(upstream) = pending.wants() {
+            match self.room_for(pending, upstream) {
+                Some(place) => self.transmit(pending, upstream, place, now),
                 None => break,
             }
         }
-        if flight.deadline().is_none() {
-            // Nothing to send and nothing to wait for.
-            self.end(flight, now);
+        let has_ended = pending.lookup.borrow().as_ref().is_some_and(|lookup| lookup.outcome().is_some());
+        if has_ended {
+            self.end(pending, now);
         } else if !self.ticking.replace(true) {
             R::spawn(tick(Rc::clone(self)));
         }
     }
 
     /// A lookup has ended: notes what that shows of the resolvers.
-    fn end(self: &Rc<Self>, flight: &Rc<Flight<R>>, now: Instant) {
-        let Some(lookup) = flight.lookup.take() else { return };
-        flight.sent.take().into_iter().for_each(Sent::forget);
+    fn end(self: &Rc<Self>, pending: &Rc<PendingLookup<R>>, now: Instant) {
+        let Some(lookup) = pending.lookup.take() else { return };
+        self.leave_tries(pending, &lookup, now);
         self.record.borrow_mut().note(&lookup);
+        self.doubts.note_dispute(&lookup);
         let (answered, question) = (lookup.any_answer(), lookup.question().clone());
-        let outcome = lookup.into_outcome().unwrap_or(Outcome::Failed {
-            why: engine_proto::dns::Failure::Timeout,
-            ttl: engine_proto::limits::DNS_FAILURE_TTL,
-        });
-        let is_call = self.call.borrow().as_ref().is_some_and(|call| Rc::ptr_eq(call, flight));
-        if is_call {
-            self.call.take();
-            tell(flight, Arc::new(outcome), answered);
-        } else if answered || !self.health.is_suspect() {
-            self.health.note(answered, flight.heard);
-            self.settle(question, flight, outcome, now);
-        } else if self.call.borrow().is_none() {
+        let silence = Outcome::Failed { why: Failure::Timeout, ttl: ttl::failure(Failure::Timeout) };
+        let outcome = lookup.into_outcome().unwrap_or(silence);
+        if pending.is_probe {
+            self.probes.borrow_mut().retain(|probe| !Rc::ptr_eq(probe, pending));
+            pending.tell(Arc::new(outcome), answered);
+        } else if answered {
+            self.health.note(true, pending.heard);
+            self.learn(question, pending, outcome, now);
+        } else if self.health.is_suspect() && !self.calling.replace(true) {
             // Names whose own servers are dead look like dead resolvers. Ours is another matter, so it tells them apart.
-            let call = self.flight(&self.own_name, now);
-            self.call.replace(Some(Rc::clone(&call)));
-            self.go_on(&call, now);
-            let (inner, flight) = (Rc::clone(self), Rc::clone(flight));
+            let call = self.probe(&self.own_name, now);
+            let (inner, pending) = (Rc::clone(self), Rc::clone(pending));
             R::spawn(async move {
                 let (_, answered) = call.end().await;
-                inner.health.note(answered, flight.heard);
-                inner.settle(question, &flight, outcome, R::now());
+                inner.calling.set(false);
+                inner.health.note(answered, pending.heard);
+                inner.settle(question, &pending, outcome, R::now());
             });
         } else {
-            self.settle(question, flight, outcome, now);
+            if !self.health.is_suspect() {
+                self.health.note(false, pending.heard);
+            }
+            self.settle(question, pending, outcome, now);
         }
+    }
+
+    /// A resolver has answered: notes whether it can be believed.
+    fn learn(
+        self: &Rc<Self>,
+        question: Question,
+        pending: &Rc<PendingLookup<R>>,
+        outcome: Outcome,
+        now: Instant,
+    ) {
+        match (&outcome, Asked::of(question.kind)) {
+            (Outcome::Failed { why: Failure::Unproven, .. }, Some(asked)) => {
+                return self.doubt(asked, question, pending, outcome, now);
+            }
+            // "No such record" is an honest word where a filter falsifies addresses alone, and shows nothing.
+            (Outcome::Records { .. } | Outcome::NxDomain { .. }, Some(asked)) => {
+                self.health.denials.on_honest(asked, self.age(now));
+            }
+            _ => {}
+        }
+        self.settle(question, pending, outcome, now);
     }
 
     /// Keeps what was learned and tells those who wait for it.
-    fn settle(&self, question: Question, flight: &Flight<R>, outcome: Outcome, now: Instant) {
-        self.flights.borrow_mut().remove(&question);
+    fn settle(&self, question: Question, pending: &PendingLookup<R>, outcome: Outcome, now: Instant) {
+        self.pending.borrow_mut().remove(&question);
         let outcome = self.cache.borrow_mut().insert(question, outcome, now);
-        tell(flight, outcome, true);
-    }
-
-    /// Has a question sent, with all that others have sent in this turn of the thread.
-    fn post(self: &Rc<Self>, outgoing: Outgoing<R>) {
-        let is_first = self.outbox.borrow_mut().push(outgoing);
-        if is_first {
-            let inner = Rc::clone(self);
-            R::spawn(async move {
-                // glommio begins a task where it is spawned.
-                yield_now().await;
-                let outgoing = inner.outbox.borrow_mut().take();
-                ports::send(&inner, outgoing);
-            });
-        }
+        pending.tell(outcome, true);
     }
 
     /// The network says that nobody listens at a resolver.
-    fn unreachable(self: &Rc<Self>, flight: &Rc<Flight<R>>, upstream: usize, now: Instant) {
-        flight.show(|lookup| lookup.handle_unreachable(upstream));
-        self.go_on(flight, now);
+    fn unreachable(self: &Rc<Self>, pending: &Rc<PendingLookup<R>>, upstream: usize, now: Instant) {
+        pending.show(|lookup| lookup.handle_unreachable(upstream));
+        self.go_on(pending, now);
+    }
+
+    /// All lookups under way.
+    fn all(&self) -> Vec<Rc<PendingLookup<R>>> {
+        self.pending.borrow().values().chain(self.probes.borrow().iter()).cloned().collect()
+    }
+
+    /// How long the engine has run; never nothing.
+    fn age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.started) + Duration::from_millis(1)
     }
 }
 
-fn tell<R: Runtime>(flight: &Flight<R>, outcome: Arc<Outcome>, answered: bool) {
-    flight.ended.replace(Some((outcome, answered)));
-    flight.waiting.take().into_iter().for_each(Waker::wake);
-}
-
-/// Wakes lookups whose patience is over, as long as there are any.
+/// Looks for what is overdue, as long as anything is under way.
 async fn tick<R: Runtime>(inner: Rc<Inner<R>>) {
     loop {
-        R::sleep(TICK).await;
+        let is_crowded = inner.rooms.iter().any(|room| room.waiting() > 0);
+        R::sleep(if is_crowded { TICK_CROWDED } else { TICK }).await;
         let now = R::now();
-        let is_late = |flight: &&Rc<Flight<R>>| flight.deadline().is_some_and(|deadline| deadline <= now);
-        let late: Vec<Rc<Flight<R>>> = {
-            let (flights, call) = (inner.flights.borrow(), inner.call.borrow());
-            flights.values().chain(call.as_ref()).filter(is_late).cloned().collect()
-        };
-        for flight in late {
-            flight.show(|lookup| lookup.handle_timeout(now));
-            inner.go_on(&flight, now);
+        for pending in inner.all() {
+            inner.note_overdue(&pending, now);
+            if pending.deadline().is_some_and(|deadline| deadline <= now) {
+                pending.show(|lookup| lookup.handle_timeout(now));
+                inner.go_on(&pending, now);
+            }
         }
-        if inner.flights.borrow().is_empty() && inner.call.borrow().is_none() {
+        inner.note_lost(now);
+        inner.pump_all(now);
+        let is_idle = inner.pending.borrow().is_empty() && inner.probes.borrow().is_empty();
+        if is_idle && inner.late.borrow().is_empty() {
             break;
         }
     }
     inner.ticking.set(false);
-}
-
-/// Asks over TCP.
-async fn converse<R: Runtime>(
-    inner: Rc<Inner<R>>,
-    flight: Rc<Flight<R>>,
-    upstream: usize,
-    payload: Vec<u8>,
-    deadline: Instant,
-) {
-    let said = ask_tcp::<R>(inner.upstreams[upstream], payload, deadline).await;
-    flight.show(|lookup| match &said {
-        Ok(message) => lookup.handle_tcp(upstream, message),
-        Err(_) => lookup.handle_tcp_failed(upstream),
-    });
-    inner.go_on(&flight, R::now());
-}
-
-/// One question over a connection of its own (RFC 7766).
-async fn ask_tcp<R: Runtime>(
-    upstream: SocketAddr,
-    payload: Vec<u8>,
-    deadline: Instant,
-) -> io::Result<Vec<u8>> {
-    let mut stream = R::connect(None, upstream, deadline).await?;
-    stream.write(payload, deadline).await.0?;
-    let mut frame = FrameReader::default();
-    loop {
-        let wanted = frame.wanted().min(DNS_TCP_MESSAGE_BYTES_MAX + 2);
-        let (count, bytes) = stream.read(Vec::with_capacity(wanted), deadline).await;
-        if count? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        frame.feed(&bytes);
-        if let Some(message) = frame.message() {
-            return Ok(message);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::runtime::testing::{Driver, Monoio, run};
-    use std::collections::HashSet;
-    use std::net::UdpSocket;
-
-    const EACH: usize = 150;
-
-    /// A resolver that says of every name that it does not exist, and its thread: the ports that asked and how many
-    /// questions came, so many of them over.
-    fn nothing_exists(questions: usize) -> (SocketAddr, std::thread::JoinHandle<HashSet<u16>>) {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let address = socket.local_addr().unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        let answer = move || {
-            let mut buffer = [0; 512];
-            let mut ports = HashSet::new();
-            for _ in 0..questions {
-                let (length, from) = socket.recv_from(&mut buffer).expect("a question is missing");
-                ports.insert(from.port());
-                // A response, with recursion available and NXDOMAIN.
-                buffer[2..4].copy_from_slice(&[0x81, 0x83]);
-                socket.send_to(&buffer[..length], from).unwrap();
-            }
-            ports
-        };
-        (address, std::thread::spawn(answer))
-    }
-
-    fn resolver(upstreams: &[SocketAddr]) -> Resolver<Monoio> {
-        let config = EngineConfig { resolvers: upstreams.to_vec(), ..EngineConfig::default() };
-        Resolver::new(&config, Arc::default())
-    }
-
-    fn question(text: &str) -> Question {
-        Question { name: Name::parse(text).unwrap(), kind: RecordKind::Mx }
-    }
-
-    async fn all_are_absent(resolver: &Resolver<Monoio>, names: Vec<String>) {
-        let questions: Vec<Question> = names.iter().map(|name| question(name)).collect();
-        let outcomes =
-            crate::walk::all(questions.iter().map(|question| resolver.look_up(question)).collect()).await;
-        for (outcome, name) in outcomes.iter().zip(names) {
-            assert!(matches!(**outcome, Outcome::NxDomain { .. }), "{name}: {outcome:?}");
-        }
-    }
-
-    #[test]
-    fn questions_that_come_together_are_told_apart() {
-        let (address, answers) = nothing_exists(3 * EACH);
-        run(Driver::Epoll, async move {
-            let resolver = resolver(&[address]);
-            let of = |n: usize| format!("{}{n}.example", "d".repeat(1 + n % 3));
-            let names: Vec<String> = (1000..1000 + 3 * EACH).map(of).collect();
-            all_are_absent(&resolver, names.clone()).await;
-            // Of the cache: nobody is there to answer any more.
-            all_are_absent(&resolver, names).await;
-            assert!(resolver.inner.ports.takes_many(), "loopback takes many at once");
-            assert!(resolver.inner.flights.borrow().is_empty());
-        })
-        .unwrap();
-        let ports = answers.join().unwrap();
-        // Three lengths, 32 at a time.
-        assert!(ports.len() >= 8, "{ports:?}");
-    }
-
-    #[test]
-    fn one_call_for_many_is_done_without_where_it_fails() {
-        let (address, answers) = nothing_exists(EACH);
-        run(Driver::Epoll, async move {
-            let resolver = resolver(&[address]);
-            resolver.inner.ports.sends_one_by_one();
-            all_are_absent(&resolver, (1000..1000 + EACH).map(|n| format!("d{n}.example")).collect()).await;
-        })
-        .unwrap();
-        answers.join().unwrap();
-    }
-
-    #[test]
-    fn a_resolver_that_is_not_there_is_passed_over() {
-        let (address, answers) = nothing_exists(EACH);
-        let gone = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        run(Driver::Epoll, async move {
-            let resolver = resolver(&[gone, address]);
-            let began = Instant::now();
-            all_are_absent(&resolver, (1000..1000 + EACH).map(|n| format!("d{n}.example")).collect()).await;
-            assert!(began.elapsed() < Duration::from_secs(10));
-        })
-        .unwrap();
-        answers.join().unwrap();
-    }
 }

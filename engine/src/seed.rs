@@ -1,8 +1,13 @@
 //! Where the engine's randomness comes from: the operating system, and in a simulation ([`crate::sim`]) the seed of the
 //! thread that runs it, so that the same seed draws and orders everything alike.
 
-use rand::SeedableRng;
 use rand::rngs::StdRng;
+use rand::{RngCore, SeedableRng};
+use siphasher::sip128::{Hasher128, SipHasher24};
+use std::hash::Hasher;
+#[cfg(feature = "sim")]
+use std::time::Duration;
+use std::time::SystemTime;
 
 /// A map whose order nobody outside can foresee.
 pub(crate) type HashMap<K, V> = std::collections::HashMap<K, V, Hashing>;
@@ -20,6 +25,44 @@ pub(crate) fn rng() -> StdRng {
         return StdRng::seed_from_u64(seed);
     }
     StdRng::from_os_rng()
+}
+
+/// The wall clock at the start of an engine. In a simulation it follows from the seed, at any time of a day.
+pub(crate) fn wall_clock() -> SystemTime {
+    #[cfg(feature = "sim")]
+    if let Some(drawn) = simulated::draw() {
+        return SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + drawn % 86_400);
+    }
+    SystemTime::now()
+}
+
+/// A secret of 32 bytes.
+pub(crate) fn secret() -> [u8; 32] {
+    let mut secret = [0; 32];
+    rng().fill_bytes(&mut secret);
+    secret
+}
+
+/// A keyed hash that is the same over restarts and releases, as long as the key is: of the parts in their order.
+pub(crate) fn keyed_hash(key: &[u8; 32], parts: &[&str]) -> [u8; 16] {
+    let (first, second) = key.split_at(16);
+    let mut sip = [0; 16];
+    sip.copy_from_slice(first);
+    let mut hasher = SipHasher24::new_with_key(&sip);
+    hasher.write(second);
+    for part in parts {
+        hasher.write(&(part.len() as u64).to_le_bytes());
+        hasher.write(part.as_bytes());
+    }
+    hasher.finish128().as_bytes()
+}
+
+/// The first half of [`keyed_hash`], as a number.
+pub(crate) fn keyed_number(key: &[u8; 32], parts: &[&str]) -> u64 {
+    let hash = keyed_hash(key, parts);
+    let mut number = [0; 8];
+    number.copy_from_slice(&hash[..8]);
+    u64::from_le_bytes(number)
 }
 
 #[cfg(feature = "sim")]

@@ -6,6 +6,7 @@ use crate::host;
 use crate::inbox::Inbox;
 use crate::knowledge::Knowledge;
 use crate::probe;
+use crate::refusals::RefusalBook;
 use crate::resolver::Resolver;
 use crate::runtime::{Main, Runtime};
 use crate::seed::{self, HashMap, Hashing};
@@ -14,21 +15,23 @@ use crate::site::{Group, Next, Site};
 use crate::verify;
 use crate::walk::Walks;
 use crate::work::{Message, Plan, Work};
-use crate::{Outage, Priority};
+use crate::{Finding, KeptRefusals, KeptStep, Outage, Priority, Withdrawn};
 use engine_proto::address::Domain;
 use engine_proto::egress::Rests;
+use engine_proto::limits::{GROUPS_BYTES_MAX, SHARD_CACHE_BYTES_MIN, SINGLE_RETRY_MIN};
 use engine_proto::outage::Resolvers;
 use engine_proto::pace::{Ceiling, Profile, SitePace, Start};
 use engine_proto::verdict::Reason;
+use engine_proto::verdict::catch_all::ControlShape;
 use rand::Rng;
 use rand::rngs::StdRng;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::BuildHasher;
 use std::rc::{Rc, Weak};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 /// What all threads of the engine share.
 pub(crate) struct Shared {
@@ -46,6 +49,14 @@ pub(crate) struct Shared {
     /// Whether hosts that have IPv6 addresses can be reached at them.
     pub(crate) ipv6: bool,
     pub(crate) started: Instant,
+    /// The same on the wall clock.
+    pub(crate) started_at: SystemTime,
+    /// Counts of refusals of an earlier run, by their keys, until the shard that owns the site takes them.
+    pub(crate) kept: Mutex<std::collections::HashMap<u64, Vec<KeptStep>>>,
+    /// Evidence that was contradicted and that nobody was told of yet.
+    pub(crate) withdrawn: Mutex<Vec<Withdrawn>>,
+    /// How often a client has recalled what was under way.
+    pub(crate) recalls: AtomicU64,
 }
 
 /// What other threads see of a shard.
@@ -61,6 +72,8 @@ pub(crate) struct ShardFace {
     pub(crate) answers: AtomicU64,
     /// Processor time until then, in microseconds.
     pub(crate) busy_us: AtomicU64,
+    /// Its counts of refusals, as of a moment ago.
+    pub(crate) refusals: Mutex<Vec<KeptRefusals>>,
 }
 
 impl Shared {
@@ -116,6 +129,13 @@ const RUNS_AT_HOME: usize = 2;
 const WORKS_A_SESSION: usize = 50;
 /// Works whose time is over are looked for this often.
 const SWEEP: Duration = Duration::from_millis(250);
+const SINGLE_RETRY_SPREAD: Duration = Duration::from_secs(3);
+/// The control recipient of a domain is the same for so long.
+const DAY_S: u64 = 24 * 3600;
+/// Most contradictions that wait to be told.
+const WITHDRAWN_MAX: usize = 100_000;
+/// How long after a recall what turns up is answered.
+const RECALL_LASTS: Duration = Duration::from_secs(5);
 /// Groups without work are looked for this often.
 const FORGET: Duration = Duration::from_secs(2);
 /// So many messages are taken at one look at the clock: some ten microseconds' worth.
@@ -135,6 +155,9 @@ pub(crate) struct Shard<R: Runtime> {
     pub(crate) resolver: Resolver<R>,
     pub(crate) walks: RefCell<Walks>,
     pub(crate) knowledge: RefCell<Knowledge>,
+    pub(crate) refusals: RefusalBook,
+    /// The recalls that were seen to, and until when what still turns up is.
+    recalls: Cell<(u64, Option<Instant>)>,
     /// A DKIM selector that no domain has, the same for as long as the shard lives, so that "no" is kept.
     pub(crate) selector: String,
     /// Works that begin anew, and when.
@@ -143,6 +166,8 @@ pub(crate) struct Shard<R: Runtime> {
     pub(crate) stories: Cell<bool>,
     sites: RefCell<HashMap<Box<str>, Rc<Site>>>,
     groups: RefCell<HashMap<Box<str>, Rc<Group>>>,
+    /// They take more memory than they should: what is idle is forgotten at once.
+    is_crowded: Cell<bool>,
     /// Those of them that something waits in, by their numbers: the order of their first work.
     active: RefCell<BTreeMap<u64, Rc<Group>>>,
     numbers: Cell<u64>,
@@ -195,6 +220,8 @@ impl Main for ShardMain {
                 work.fail(Outage::Stopping);
             }
         }
+        // A run may be shorter than the time between two looks, and what it counted holds for the next one.
+        shard.refusals.show(face, shard.refusal_step());
         face.heartbeat.store(u64::MAX, Ordering::SeqCst);
     }
 }
@@ -212,6 +239,7 @@ async fn housekeeping<R: Runtime>(shard: Rc<Shard<R>>, index: usize) {
         if let Some(busy) = host::thread_time() {
             face.busy_us.store(busy.as_micros() as u64, Ordering::Relaxed);
         }
+        shard.refusals.publish(face, now, shard.shared.refusal_step(now));
         if face.heartbeat.swap(alive, Ordering::Relaxed) == u64::MAX {
             face.heartbeat.store(u64::MAX, Ordering::Relaxed);
             return;
@@ -220,7 +248,8 @@ async fn housekeeping<R: Runtime>(shard: Rc<Shard<R>>, index: usize) {
             swept = now;
             shard.sweep(swept);
         }
-        if now.saturating_duration_since(forgot) >= FORGET {
+        let pause = if shard.is_crowded.get() { SWEEP } else { FORGET };
+        if now.saturating_duration_since(forgot) >= pause {
             forgot = now;
             shard.forget(forgot);
         }
@@ -245,13 +274,16 @@ impl<R: Runtime> Shard<R> {
             rests: RefCell::default(),
             smtp_port: config.smtp_port,
             session_limit: patience.banner + patience.ehlo * 3 + patience.tls + patience.mail + patience.rcpt,
-            resolver: Resolver::new(config, Arc::clone(&shared.resolvers)),
-            walks: RefCell::default(),
+            resolver: Resolver::new(config, Arc::clone(&shared.resolvers), count, shared.started),
+            walks: RefCell::new(Walks::new(count)),
             knowledge: RefCell::default(),
+            refusals: RefusalBook::default(),
+            recalls: Cell::new((0, None)),
             later: RefCell::default(),
             stories: Cell::new(false),
             sites: RefCell::default(),
             groups: RefCell::default(),
+            is_crowded: Cell::new(false),
             active: RefCell::default(),
             numbers: Cell::new(0),
             open: Cell::new(0),
@@ -278,16 +310,79 @@ impl<R: Runtime> Shard<R> {
         self.random.borrow_mut().random()
     }
 
-    pub(crate) fn random_bytes(&self) -> [u8; 16] {
-        self.random.borrow_mut().random()
+    /// Answers with what is known, or has the address begin anew where that may bring more.
+    pub(crate) fn give_up(&self, mut work: Work, now: Instant) {
+        match work.begin_anew(now) {
+            Some(after) => self.later.borrow_mut().push((now + after, work)),
+            None => self.shared.give_up(work, now),
+        }
     }
 
-    /// Answers with what is known, or has the address begin anew where that may bring more.
-    pub(crate) fn give_up(&self, mut work: Work) {
-        match work.begin_anew() {
-            Some(after) => self.later.borrow_mut().push((R::now() + after, work)),
-            None => self.shared.give_up(work, R::now()),
+    /// When a single check that met a transient failure is asked about once more: within the time that somebody waits,
+    /// and not all in the same moment.
+    pub(crate) fn single_retry(&self) -> Duration {
+        SINGLE_RETRY_MIN + SINGLE_RETRY_SPREAD.mul_f64((self.random() % 1024) as f64 / 1024.0)
+    }
+
+    /// The number of the step that counts refusals now.
+    pub(crate) fn refusal_step(&self) -> u64 {
+        self.shared.refusal_step(R::now())
+    }
+
+    /// A recipient of the domain that nobody owns: the same for a day, for greylisting and address verification are
+    /// keyed by the recipient, and another one in each installation. `second`: one of another shape.
+    pub(crate) fn control_recipient(&self, domain: &Domain, second: bool) -> String {
+        let secret = &self.shared.config.installation;
+        let day = (self.shared.since_epoch(R::now()).as_secs() / DAY_S).to_string();
+        let which = if second { "second" } else { "first" };
+        let hash = seed::keyed_hash(secret, &["control", domain.as_str(), &day, which]);
+        let shape = ControlShape::draw(seed::keyed_hash(secret, &["control shape"]));
+        let shape = if second { shape.second() } else { shape };
+        format!("{}@{}", shape.local_part(hash), domain.as_str())
+    }
+
+    /// What verdicts that rest on the behaviour of a host towards a domain are marked with.
+    pub(crate) fn evidence_key(&self, domain: &Domain, host: &str) -> u64 {
+        seed::keyed_number(&self.shared.config.installation, &["evidence", domain.as_str(), host])
+    }
+
+    /// Verdicts that rest on this evidence are not to be used again.
+    pub(crate) fn withdraw(&self, evidence: u64) {
+        let at = SystemTime::UNIX_EPOCH + self.shared.since_epoch(R::now());
+        let mut withdrawn = self.shared.withdrawn.lock().unwrap_or_else(PoisonError::into_inner);
+        if withdrawn.len() < WITHDRAWN_MAX {
+            withdrawn.push(Withdrawn { evidence, at });
         }
+    }
+
+    /// Answers all who wait where the budget of refusals is used up; false where it is not.
+    pub(crate) fn is_over_budget(&self, group: &Group, now: Instant) -> bool {
+        let Some(refusals) = &group.refusals else { return false };
+        if !refusals.is_used_up(self.shared.refusal_step(now)) {
+            return false;
+        }
+        let wait = refusals.wait(self.shared.since_epoch(now));
+        for other in self.groups_of(&group.site_name, group.source.get()) {
+            other.take_expired(None).into_iter().for_each(|work| work.fail(Outage::OverBudget(wait)));
+        }
+        true
+    }
+
+    /// Answers what its client has recalled. What is on its way between two places then turns up within seconds.
+    fn answer_recalled(&self, now: Instant) {
+        let recalls = self.shared.recalls.load(Ordering::SeqCst);
+        let (seen, until) = self.recalls.get();
+        if recalls != seen {
+            self.recalls.set((recalls, Some(now + RECALL_LASTS)));
+        } else if until.is_none_or(|until| until <= now) {
+            return;
+        }
+        let groups: Vec<_> = self.active.borrow().values().cloned().collect();
+        let works = groups.iter().flat_map(|group| group.take_where(Work::is_recalled));
+        works.for_each(|work| self.shared.give_up(work, now));
+        let later: Vec<_> = self.later.borrow_mut().extract_if(.., |(_, work)| work.is_recalled()).collect();
+        later.into_iter().for_each(|(_, work)| self.shared.give_up(work, now));
+        verify::answer_recalled(self);
     }
 
     /// Sends those whose time has come to the shard that is at home for their domain.
@@ -320,7 +415,8 @@ impl<R: Runtime> Shard<R> {
         if group.outages.replace(connections.ended()) != connections.ended() || down {
             group.lift("no_connection");
         }
-        let Some(work) = self.spare(&group, work, now) else { return };
+        let Some(mut work) = self.spare(&group, work, now) else { return };
+        group.pass_over_shut(&mut work, now);
         if work.priority == Priority::Single && group.is_hopeless(now) {
             let until = group.site.pace.borrow().pause(now).unwrap_or(now);
             return probe::pushed_away(work, group.site.pushed.get(), until, now);
@@ -328,6 +424,9 @@ impl<R: Runtime> Shard<R> {
         match group.site.admit(work, self.shared.config.tickets_max, now) {
             Ok(work) => group.enqueue(work),
             Err(work) => return work.fail(Outage::Crowded),
+        }
+        if self.is_over_budget(&group, now) {
+            return;
         }
         self.active.borrow_mut().entry(group.number).or_insert_with(|| Rc::clone(&group));
         // A host that is down is known to be: nobody waits to hear it again.
@@ -343,9 +442,21 @@ impl<R: Runtime> Shard<R> {
             return Some(work);
         }
         match group.first_open(now) {
-            Some(route) => self.knowledge.borrow().spare(work, &route.host, now),
+            Some(route) => self.spare_at(&route.host, work, now),
             None => Some(work),
         }
+    }
+
+    /// As [`Shard::spare`], at this host.
+    pub(crate) fn spare_at(&self, host: &Rc<str>, mut work: Work, now: Instant) -> Option<Work> {
+        if !self.knowledge.borrow().spares(&work, host, now) {
+            return Some(work);
+        }
+        work.note(|| format!("control recipient: known to be accepted at {host}, so nothing is asked"));
+        let evidence = Some(self.evidence_key(work.address.domain(), host));
+        let (reason, rule) = (Reason::CatchAll, "control_remembered");
+        work.finish(Finding { reason, rule, retry_after: None, evidence });
+        None
     }
 
     /// The group of a plan; `None` where no source reaches any of its hosts.
@@ -363,7 +474,10 @@ impl<R: Runtime> Shard<R> {
             Rc::new(Site::new(pace))
         });
         let number = self.numbers.replace(self.numbers.get() + 1);
-        let group = Rc::new(Group::new(plan, Rc::clone(site), number, now));
+        let budget = site.pace.borrow().ceiling().refusals;
+        let step = self.shared.refusal_step(now);
+        let refusals = self.refusals.of(&self.shared, &plan.site, index, budget, step);
+        let group = Rc::new(Group::new(plan, Rc::clone(site), refusals, number, now));
         group.source.set(index);
         self.groups.borrow_mut().insert(plan.group.clone(), Rc::clone(&group));
         Some(group)
@@ -386,6 +500,13 @@ impl<R: Runtime> Shard<R> {
                 Next::Route(_) => {}
                 Next::Rest(until) => return self.wait(group, until),
                 Next::Nothing => return,
+            }
+            if group.refusal_room(self.shared.refusal_step(now)) == 0 {
+                // What is being asked about may make room when it is answered.
+                if !self.is_over_budget(group, now) {
+                    queue(&site.waiting, group);
+                }
+                return;
             }
             let start = site.pace.borrow_mut().may_start(now, site.open.get());
             #[cfg(feature = "sim")]
@@ -479,12 +600,13 @@ impl<R: Runtime> Shard<R> {
         for group in self.active.borrow().values() {
             group.take_expired(Some(now)).into_iter().for_each(|work| self.shared.give_up(work, now));
         }
-        self.knowledge.borrow_mut().expire(now);
         verify::sweep(self, now);
         self.begin_anew(now);
-        let stuck = |group: &&Rc<Group>| group.is_stuck(now);
-        let stuck: Vec<Rc<Group>> = self.active.borrow().values().filter(stuck).cloned().collect();
-        stuck.iter().for_each(|group| self.dispatch(group, now));
+        self.answer_recalled(now);
+        // Time alone may have earned them another session.
+        let wants = |group: &&Rc<Group>| group.wants_session(WORKS_A_SESSION, now);
+        let wanting: Vec<Rc<Group>> = self.active.borrow().values().filter(wants).cloned().collect();
+        wanting.iter().for_each(|group| self.dispatch(group, now));
     }
 
     /// Drops the groups and sites that had no work for a while.
@@ -494,7 +616,12 @@ impl<R: Runtime> Shard<R> {
         if crate::sim::planted(crate::sim::Fault::LeakGroup) {
             return;
         }
-        self.groups.borrow_mut().retain(|_, group| !group.is_forgotten(now));
+        let mut groups = self.groups.borrow_mut();
+        let room = (GROUPS_BYTES_MAX / self.shared.shards.len()).max(SHARD_CACHE_BYTES_MIN);
+        let is_crowded = groups.values().map(|group| group.bytes()).sum::<usize>() > room;
+        self.is_crowded.set(is_crowded);
+        groups.retain(|_, group| !group.is_forgotten(now, is_crowded));
+        drop(groups);
         self.walks.borrow_mut().forget(now);
         // A site lives as long as a group of it.
         self.sites.borrow_mut().retain(|_, site| Rc::strong_count(site) > 1);
@@ -506,12 +633,11 @@ impl<R: Runtime> Shard<R> {
             group.take_expired(None).into_iter().for_each(|work| work.fail(Outage::Stopping));
         }
         self.later.take().into_iter().for_each(|(_, work)| work.fail(Outage::Stopping));
-        self.knowledge.borrow_mut().abandon();
         self.walks.borrow_mut().abandon();
     }
 }
 
-fn queue(queue: &RefCell<VecDeque<Weak<Group>>>, group: &Rc<Group>) {
+pub(crate) fn queue(queue: &RefCell<VecDeque<Weak<Group>>>, group: &Rc<Group>) {
     if group.queue_for_session() {
         queue.borrow_mut().push_back(Rc::downgrade(group));
     }
@@ -541,7 +667,7 @@ impl<R: Runtime> Seat<R> {
     fn take(shard: &Rc<Shard<R>>, group: &Rc<Group>) -> Seat<R> {
         shard.open.set(shard.open.get() + 1);
         group.site.open.set(group.site.open.get() + 1);
-        group.opened();
+        group.opened(R::now());
         Seat { shard: Rc::clone(shard), group: Rc::clone(group) }
     }
 }

@@ -3,19 +3,22 @@
 //! A site is paced as a whole. Below it, domains with the same set of MX hosts form a group and share its queue,
 //! its routes and its sessions.
 
+mod held;
+mod route;
+
 use crate::Priority;
 use crate::crowd::Crowd;
 use crate::flight::Flight;
-use crate::knowledge::Control;
 use crate::queue::Queue;
+use crate::refusals::SiteRefusals;
 use crate::work::{Plan, PlannedRoute, Work};
-use engine_proto::address::Domain;
 use engine_proto::limits::{BULK_PATIENCE, MX_ADDRESSES_MAX, SINGLE_PATIENCE, TRANSACTION_RECIPIENTS_MAX};
 use engine_proto::pace::{SitePace, Start};
 use engine_proto::verdict::catch_all::accepts_everything;
+pub(crate) use held::{HeldAnswers, UnclearWait};
+pub(crate) use route::{Chorus, Route};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::net::IpAddr;
 use std::rc::{Rc, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -66,16 +69,38 @@ pub(crate) struct Group {
     /// How many outages were over when it was last asked.
     pub(crate) outages: Cell<u32>,
     pub(crate) routes: Vec<Route>,
+    /// How many recipients the site refused our source, where that is counted.
+    pub(crate) refusals: Option<Rc<SiteRefusals>>,
+    /// Its operator is known to tell mailboxes apart at all times.
+    honest: bool,
     /// All recipients of a transaction have one domain.
     one_domain: bool,
     /// Sessions that wait for answers.
     busy: Cell<u32>,
+    /// Answers that sessions have proven since the host last changed its behaviour.
+    proven: Cell<u32>,
     state: RefCell<State>,
 }
 
 /// Sites that answer 451 4.3.0 to recipients of a second domain in one transaction ("Multiple destination domains per
 /// transaction is unsupported"), although the domains share their hosts.
 const ONE_DOMAIN_SITES: &[&str] = &["google"];
+
+/// Operators that have not been seen to change what they say of a mailbox: no report of a server that fails open, or that
+/// mutes a client at RCPT, names them. They say what they think of us in words (421, 550 5.7.1).
+const HONEST_SITES: &[&str] = &["google", "microsoft365", "outlook", "icloud", "zoho", "fastmail", "proton"];
+
+/// Whether the operator of a site is known to tell mailboxes apart at all times.
+fn is_honest(site: &str) -> bool {
+    HONEST_SITES.contains(&site)
+}
+
+/// Patient work at a host of which less is known has one session, and one more for each so many answers that were proven. Whatever
+/// a server answered in other sessions is lost when it changes its behaviour: a host has to show for a while that it
+/// does not.
+const PROVEN_A_SESSION: u32 = 500;
+/// It has one more for each such time: slow servers are not asked by one session for long.
+const SESSION_AFTER: Duration = Duration::from_secs(2);
 
 /// How long somebody waits behind busy sessions before another one is opened.
 const STUCK_AFTER: Duration = Duration::from_secs(2);
@@ -94,59 +119,15 @@ impl Drop for Busy<'_> {
 /// A rest that somebody waits for, and that patient work prefers to a backup.
 const REST_SHORT: Duration = Duration::from_secs(5);
 
-/// One address of one host.
-pub(crate) struct Route {
-    pub(crate) host: Rc<str>,
-    /// The host's MX preference.
-    preference: u16,
-    pub(crate) address: IpAddr,
-    /// Out of use until then, and why.
-    down: Cell<Option<(Instant, &'static str)>>,
-    /// Left alone for a moment: it was too much for it.
-    resting: Cell<Option<Instant>>,
-    /// Connections in a row that died without a word.
-    strikes: Cell<u8>,
-    /// Its accepts show nothing: [`accepts_everything`].
-    pub(crate) accepts_everything: bool,
-    /// What it has said of a session, in answer to a recipient, since the last one began.
-    refused: Cell<Option<&'static str>>,
-    /// The same of an earlier session.
-    refrain: Cell<Option<&'static str>>,
-    /// What it has said of recipients, and of nobody else since.
-    chorus: RefCell<Option<Chorus>>,
-    /// A TLS handshake failed here: the next session goes in the clear.
-    pub(crate) plain_only: Cell<bool>,
-}
-
-/// A refusal that is about us or the session, heard for one recipient after the other.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Chorus {
-    /// The rule that knows its words.
-    pub(crate) rule: &'static str,
-    /// It is a block of our source.
-    pub(crate) block: bool,
-    times: u8,
-    /// Another session would not hear anything else.
-    settled: bool,
-    /// Of the recipient that it was heard for last.
-    domain: Domain,
-    /// How often the domain was another one than before.
-    changes: u8,
-}
-
-/// So many recipients in a row are enough to know what a host says to everyone.
-const CHORUS_MIN: u8 = 5;
-/// A host that serves others' domains may say so for one of them, whose owner wants it: there the domain has to change so
-/// often meanwhile.
-const CHANGES_MIN: u8 = 2;
-
 struct State {
     queue: Queue,
     /// Who is being asked about.
     flights: Vec<Weak<Flight>>,
-    /// Control recipients that are to be asked, by host.
-    controls: Vec<(Rc<str>, VecDeque<Control>)>,
+    /// Answers that open sessions hold.
+    held: Vec<Weak<HeldAnswers>>,
     open: u32,
+    /// Since when any is.
+    open_since: Instant,
     /// Sessions that wait for work.
     idle: Vec<Waker>,
     queued_for_session: bool,
@@ -216,96 +197,6 @@ impl Site {
     }
 }
 
-impl Route {
-    pub(crate) fn take_down(&self, until: Instant, rule: &'static str) {
-        self.down.set(Some((until, rule)));
-    }
-
-    pub(crate) fn rest(&self, until: Instant) {
-        self.resting.set(Some(until));
-    }
-
-    /// A connection died without a word; true when that is once too often.
-    pub(crate) fn strike(&self, patience: u8) -> bool {
-        self.strikes.set(self.strikes.get().saturating_add(1));
-        self.strikes.get() >= patience
-    }
-
-    /// It refused to go on with a session, in words that this rule knows.
-    pub(crate) fn refuses(&self, rule: &'static str) {
-        self.refused.set(Some(rule));
-    }
-
-    /// Another session was opened: what was heard in an earlier one may be heard again.
-    pub(crate) fn begins(&self) {
-        if let Some(rule) = self.refused.take() {
-            self.refrain.set(Some(rule));
-        }
-    }
-
-    /// Whether an earlier session heard the same, and none has heard anything about a recipient since.
-    pub(crate) fn says_so(&self, rule: &'static str) -> bool {
-        self.refrain.get() == Some(rule)
-    }
-
-    /// It said something about a recipient.
-    pub(crate) fn speaks(&self) {
-        self.refrain.set(None);
-        self.refused.set(None);
-        self.chorus.take();
-    }
-
-    /// It said of a recipient what it may say to everyone, in words that this rule knows. `block`: they block our source.
-    /// `settled`: another session would not hear anything else.
-    pub(crate) fn sings(&self, rule: &'static str, block: bool, settled: bool, domain: &Domain) {
-        let new = || Chorus { rule, block, times: 0, settled: false, domain: domain.clone(), changes: 0 };
-        let before = self.chorus.take().filter(|chorus| chorus.rule == rule);
-        let mut chorus = before.unwrap_or_else(new);
-        chorus.times = chorus.times.saturating_add(1);
-        chorus.settled |= settled;
-        if chorus.domain != *domain {
-            chorus.changes = chorus.changes.saturating_add(1);
-            chorus.domain = domain.clone();
-        }
-        self.chorus.replace(Some(chorus));
-    }
-
-    /// What it says to everyone, whoever is asked about.
-    pub(crate) fn chorus(&self) -> Option<Chorus> {
-        self.chorus.borrow().clone().filter(|chorus| {
-            let heard = chorus.settled && chorus.times >= CHORUS_MIN;
-            heard && (chorus.changes >= CHANGES_MIN || chorus.domain.has_own(&self.host))
-        })
-    }
-
-    /// Whether it is left alone for what it says to everyone.
-    pub(crate) fn is_shut(&self, now: Instant) -> bool {
-        self.chorus().is_some_and(|chorus| self.is_down(now) == Some(chorus.rule))
-    }
-
-    pub(crate) fn works(&self) {
-        self.strikes.set(0);
-    }
-
-    /// Whether nothing is known of it that a route made anew would not know.
-    fn is_fresh(&self, now: Instant) -> bool {
-        let silent = self.refused.get().is_none() && self.refrain.get().is_none() && self.strikes.get() == 0;
-        silent
-            && self.chorus().is_none()
-            && !self.plain_only.get()
-            && self.is_down(now).is_none()
-            && self.rests(now).is_none()
-    }
-
-    fn is_down(&self, now: Instant) -> Option<&'static str> {
-        self.down.get().filter(|(until, _)| *until > now).map(|(_, rule)| rule)
-    }
-
-    fn rests(&self, now: Instant) -> Option<Instant> {
-        self.resting.get().filter(|&until| until > now)
-    }
-}
-
 /// Most routes of a group: a work has a bit for each.
 const ROUTES_MAX: usize = u64::BITS as usize;
 
@@ -319,7 +210,13 @@ fn chosen(routes: &[PlannedRoute]) -> Vec<&PlannedRoute> {
 }
 
 impl Group {
-    pub(crate) fn new(plan: &Plan, site: Rc<Site>, number: u64, now: Instant) -> Group {
+    pub(crate) fn new(
+        plan: &Plan,
+        site: Rc<Site>,
+        refusals: Option<Rc<SiteRefusals>>,
+        number: u64,
+        now: Instant,
+    ) -> Group {
         let mut last: Rc<str> = "".into();
         let routes = chosen(&plan.routes).into_iter().map(|planned| {
             if *planned.host != *last {
@@ -336,6 +233,11 @@ impl Group {
                 refused: Cell::new(None),
                 refrain: Cell::new(None),
                 chorus: RefCell::default(),
+                shut_domain: RefCell::default(),
+                refusals_in_a_row: Cell::new(0),
+                accepts_in_a_row: Cell::new(0),
+                warnings: Cell::new(0),
+                changes: Cell::new(0),
                 plain_only: Cell::new(false),
             }
         });
@@ -347,18 +249,42 @@ impl Group {
             catch_alls: Cell::new(false),
             outages: Cell::new(0),
             routes: routes.collect(),
+            refusals,
+            honest: is_honest(&plan.site),
             one_domain: ONE_DOMAIN_SITES.contains(&&*plan.site),
             busy: Cell::new(0),
+            proven: Cell::new(0),
             state: RefCell::new(State {
                 queue: Queue::new(ONE_DOMAIN_SITES.contains(&&*plan.site)),
                 flights: Vec::new(),
-                controls: Vec::new(),
+                held: Vec::new(),
                 open: 0,
+                open_since: now,
                 idle: Vec::new(),
                 queued_for_session: false,
                 used: now,
             }),
         }
+    }
+
+    /// How many recipients the budget of refusals lets us ask about now.
+    pub(crate) fn refusal_room(&self, step: u64) -> usize {
+        self.refusals.as_ref().map_or(usize::MAX, |refusals| refusals.room(step))
+    }
+
+    /// Whether all recipients of a transaction are to have one domain.
+    pub(crate) fn takes_one_domain(&self) -> bool {
+        self.one_domain
+    }
+
+    /// Whether its operator is known to tell mailboxes apart at all times.
+    pub(crate) fn is_honest(&self) -> bool {
+        self.honest
+    }
+
+    /// As [`Group::refusal_room`], for what proves the answers that sessions hold.
+    pub(crate) fn refusal_room_for_proof(&self, step: u64) -> usize {
+        self.refusals.as_ref().map_or(usize::MAX, |refusals| refusals.room_for_proof(step))
     }
 
     /// Puts work behind what waits, and wakes a session that has none.
@@ -375,46 +301,39 @@ impl Group {
         state.wake_one();
     }
 
-    /// A control recipient is to be asked.
-    pub(crate) fn want_control(&self, control: Control) {
-        let mut state = self.state.borrow_mut();
-        match state.controls.iter_mut().find(|(host, _)| *host == control.host) {
-            Some((_, waiting)) => waiting.push_back(control),
-            None => state.controls.push((Rc::clone(&control.host), VecDeque::from([control]))),
-        }
-        state.wake_one();
-    }
-
-    /// Takes up to `most` control recipients that are to be asked on `route`.
-    pub(crate) fn take_controls(&self, route: usize, most: usize) -> Vec<Control> {
-        let host = &self.routes[route].host;
-        let most = if self.one_domain { most.min(1) } else { most };
-        let mut state = self.state.borrow_mut();
-        let Some(at) = state.controls.iter().position(|(of, _)| of == host) else { return Vec::new() };
-        let waiting = &mut state.controls[at].1;
-        let taken = waiting.drain(..most.min(waiting.len())).collect();
-        if waiting.is_empty() {
-            state.controls.remove(at);
-        }
-        taken
-    }
-
-    /// Takes the control recipients whose host is down at all its addresses.
-    pub(crate) fn take_stranded_controls(&self, now: Instant) -> Vec<Control> {
-        let down = |host: &Rc<str>| {
-            !self.routes.iter().any(|route| route.host == *host && route.is_down(now).is_none())
-        };
-        let mut state = self.state.borrow_mut();
-        let taken = state.controls.extract_if(.., |(host, _)| down(host));
-        taken.flat_map(|(_, waiting)| waiting).collect()
-    }
-
     /// Forgets that routes are down for this reason.
     pub(crate) fn lift(&self, rule: &'static str) {
         let down = |route: &&Route| route.down.get().is_some_and(|(_, why)| why == rule);
         for route in self.routes.iter().filter(down) {
             route.down.set(None);
             route.works();
+        }
+    }
+
+    /// The routes to the host of route `index` that have addresses of the same family, a bit each.
+    pub(crate) fn same_host_and_family(&self, index: usize) -> u64 {
+        let asked = &self.routes[index];
+        self.routes_where(|route| {
+            route.host == asked.host && route.address.is_ipv4() == asked.address.is_ipv4()
+        })
+    }
+
+    /// Whether route `index` goes to an IPv6 address of a host that can be reached at an IPv4 address as well.
+    pub(crate) fn has_ipv4_beside(&self, index: usize, now: Instant) -> bool {
+        let asked = &self.routes[index];
+        let beside = |route: &Route| {
+            route.host == asked.host && route.address.is_ipv4() && route.is_down(now).is_none()
+        };
+        asked.address.is_ipv6() && self.routes.iter().any(beside)
+    }
+
+    /// Does not try the routes that are left alone for the domain of a work.
+    pub(crate) fn pass_over_shut(&self, work: &mut Work, now: Instant) {
+        for (index, route) in self.routes.iter().enumerate() {
+            if let Some(rule) = route.is_shut_for(work.address.domain(), now) {
+                work.tried |= 1 << index;
+                work.leave(rule, Some(DOWN));
+            }
         }
     }
 
@@ -454,6 +373,13 @@ impl Group {
         })
     }
 
+    /// A session holds these answers.
+    pub(crate) fn hold(&self, held: &Rc<HeldAnswers>) {
+        let state = &mut *self.state.borrow_mut();
+        state.held.retain(|held| held.strong_count() > 0);
+        state.held.push(Rc::downgrade(held));
+    }
+
     /// These are being asked about.
     pub(crate) fn depart(&self, flight: &Rc<Flight>) {
         let flights = &mut self.state.borrow_mut().flights;
@@ -468,8 +394,21 @@ impl Group {
         if let Some(now) = now {
             let flights = state.flights.iter().filter_map(Weak::upgrade);
             expired.extend(flights.flat_map(|flight| flight.take_expired(now)));
+            let held = state.held.iter().filter_map(Weak::upgrade);
+            expired.extend(held.flat_map(|held| held.take_where(|work| work.deadline <= now)));
         }
         expired
+    }
+
+    /// Takes all works that are such, those that are being asked about included.
+    pub(crate) fn take_where(&self, is_such: impl Fn(&Work) -> bool) -> Vec<Work> {
+        let state = &mut *self.state.borrow_mut();
+        let mut taken = state.queue.take_where(&is_such);
+        let flights = state.flights.iter().filter_map(Weak::upgrade);
+        taken.extend(flights.flat_map(|flight| flight.take_where(&is_such)));
+        let held = state.held.iter().filter_map(Weak::upgrade);
+        taken.extend(held.flat_map(|held| held.take_where(&is_such)));
+        taken
     }
 
     /// Whether the site has only pushed back for a while, will let nobody in for longer than somebody waits, and no
@@ -505,8 +444,7 @@ impl Group {
         let mut rest: Option<Instant> = None;
         for (index, route) in self.routes.iter().enumerate() {
             let awaited = self.awaited(index, now);
-            let asked = || state.controls.iter().any(|(host, _)| *host == route.host);
-            if route.is_down(now).is_some() || !(state.queue.has_for(index, awaited) || asked()) {
+            if route.is_down(now).is_some() || !state.queue.has_for(index, awaited) {
                 continue;
             }
             match route.rests(now) {
@@ -525,10 +463,9 @@ impl Group {
             .filter(|route| route.rests(now).is_none())
     }
 
-    /// How many works and controls wait.
+    /// How many works wait.
     pub(crate) fn waiting(&self) -> usize {
-        let state = self.state.borrow();
-        state.queue.len() + state.controls.iter().map(|(_, waiting)| waiting.len()).sum::<usize>()
+        self.state.borrow().queue.len()
     }
 
     /// Whether patient works wait, for which a silent host is asked again. Those that somebody waits for then leave
@@ -551,9 +488,30 @@ impl Group {
 
     /// Whether another session is worth its connection.
     pub(crate) fn wants_session(&self, works_a_session: usize, now: Instant) -> bool {
-        let waiting = self.waiting();
-        let open = self.state.borrow().open as usize;
-        waiting > 0 && (open.saturating_mul(works_a_session) < waiting || self.is_stuck(now))
+        let (waiting, open) = (self.waiting(), self.state.borrow().open);
+        let is_worth = (open as usize).saturating_mul(works_a_session) < waiting && open < self.allowed(now);
+        waiting > 0 && (is_worth || self.is_stuck(now))
+    }
+
+    /// How many sessions may be open, going by what the host has shown so far.
+    fn allowed(&self, now: Instant) -> u32 {
+        let state = self.state.borrow();
+        if self.honest || state.queue.singles() > 0 || state.open == 0 {
+            return u32::MAX;
+        }
+        let long = now.saturating_duration_since(state.open_since).as_millis() / SESSION_AFTER.as_millis();
+        let more = self.proven.get() / PROVEN_A_SESSION;
+        more.saturating_add(long as u32).saturating_add(1)
+    }
+
+    /// A session has proven so many answers.
+    pub(crate) fn on_proven(&self, answers: usize) {
+        self.proven.set(self.proven.get().saturating_add(answers as u32));
+    }
+
+    /// The host has changed its behaviour.
+    pub(crate) fn on_changed(&self) {
+        self.proven.set(0);
     }
 
     /// Whether somebody waits behind sessions that all wait themselves, for answers to others' recipients: a server
@@ -575,8 +533,12 @@ impl Group {
         Busy(self)
     }
 
-    pub(crate) fn opened(&self) {
-        self.state.borrow_mut().open += 1;
+    pub(crate) fn opened(&self, now: Instant) {
+        let mut state = self.state.borrow_mut();
+        if state.open == 0 {
+            state.open_since = now;
+        }
+        state.open += 1;
     }
 
     pub(crate) fn closed(&self, now: Instant) {
@@ -623,18 +585,26 @@ impl Group {
 
     /// Nothing waits, nothing is open, and nothing has been for a while: a short one where nothing is known that would
     /// be missed. A long list leaves thousands of such groups behind in a minute.
-    pub(crate) fn is_forgotten(&self, now: Instant) -> bool {
+    /// Where groups take too much memory, `crowded`, it is at once, and that a domain accepts everyone is asked again.
+    pub(crate) fn is_forgotten(&self, now: Instant, crowded: bool) -> bool {
         if self.is_active() {
             return false;
         }
         let unused = now.saturating_duration_since(self.state.borrow().used);
-        unused >= GROUP_IDLE || (unused >= GROUP_IDLE_FRESH && self.is_fresh(now))
+        let is_missed = self.catch_alls.get() && !crowded;
+        let is_over = crowded || unused >= GROUP_IDLE_FRESH;
+        unused >= GROUP_IDLE || (is_over && !is_missed && self.is_fresh(now))
+    }
+
+    /// How many bytes of memory it takes, about.
+    pub(crate) fn bytes(&self) -> usize {
+        // The name of the group, by which it is found, lists the hosts as the routes do.
+        let routes = self.routes.iter().map(|route| size_of::<Route>() + 2 * (route.host.len() + 24));
+        size_of::<Group>() + size_of::<Site>() + routes.sum::<usize>()
     }
 
     fn is_fresh(&self, now: Instant) -> bool {
-        !self.catch_alls.get()
-            && self.routes.iter().all(|route| route.is_fresh(now))
-            && self.site.pace.borrow_mut().is_fresh(now)
+        self.routes.iter().all(|route| route.is_fresh(now)) && self.site.pace.borrow_mut().is_fresh(now)
     }
 }
 

@@ -3,7 +3,6 @@
 use super::*;
 use crate::Priority;
 use crate::work::testing::{answer, mailbox, work};
-use engine_proto::address::Domain;
 use engine_proto::pace::{Ceiling, Profile};
 use engine_proto::verdict::Reason;
 use std::sync::Arc;
@@ -24,29 +23,7 @@ fn group(site: &str, now: Instant) -> Group {
         handed: Default::default(),
     };
     let pace = SitePace::new(Ceiling::of(Profile::Polite, site), now);
-    Group::new(&plan, Rc::new(Site::new(pace)), 0, now)
-}
-
-fn control(domain: &str, host: &str) -> Control {
-    Control { domain: Domain::parse(domain).expect("no domain"), host: host.into() }
-}
-
-#[test]
-fn control_recipients_are_asked_at_their_host_alone() {
-    let now = Instant::now();
-    let group = group("example", now);
-    group.want_control(control("a.example", "mx2.example"));
-    assert_eq!(group.next(now), Next::Route(2));
-    assert_eq!(group.take_controls(0, 10), []);
-    assert_eq!(group.take_stranded_controls(now), []);
-    assert_eq!(group.take_controls(2, 10).len(), 1);
-    group.want_control(control("a.example", "mx1.example"));
-    group.routes[0].take_down(now + DOWN, "test");
-    assert_eq!(group.next(now), Next::Route(1), "the host has another address");
-    group.routes[1].take_down(now + DOWN, "test");
-    assert_eq!(group.next(now), Next::Nothing);
-    assert_eq!(group.take_stranded_controls(now).len(), 1);
-    assert_eq!((group.routes_of("mx1.example"), group.same_host(2)), (0b011, 0b100));
+    Group::new(&plan, Rc::new(Site::new(pace)), None, 0, now)
 }
 
 #[test]
@@ -91,9 +68,7 @@ fn google_gets_one_domain_a_transaction() {
             group.enqueue(work(&client, address, Priority::List));
         }
         assert_eq!(sizes.map(|_| group.take(0, 10, now).len()), sizes, "{site}");
-        group.want_control(control("a.example", "mx1.example"));
-        group.want_control(control("b.example", "mx1.example"));
-        assert_eq!(group.take_controls(0, 10).len(), if site == "google" { 1 } else { 2 }, "{site}");
+        assert_eq!(group.takes_one_domain(), site == "google");
     }
 }
 
@@ -122,7 +97,7 @@ fn only_sessions_that_are_idle_are_woken() {
     group.enqueue(work(&client, "b@a.example", Priority::List));
     assert_eq!(woken(), [1, 0]);
     group.idle(&wakers[0]);
-    group.want_control(control("a.example", "mx1.example"));
+    group.put_back(work(&client, "c@a.example", Priority::List));
     assert_eq!(woken(), [2, 0]);
 }
 
@@ -182,10 +157,36 @@ fn somebody_waits_for_a_site_that_answers_at_times_and_not_for_one_that_only_pus
     }
     push(at);
     assert!(group.is_hopeless(at), "half a second and one and two and four, and eight to come");
-    group.opened();
-    group.opened();
+    group.opened(now);
+    group.opened(now);
     assert!(!group.is_hopeless(at), "another session goes on");
     group.closed(at);
     group.site.pace.borrow_mut().heard();
     assert!(!group.is_hopeless(at));
+}
+
+#[test]
+fn an_ipv4_address_of_the_same_host_is_tried_where_ipv6_is_refused() {
+    let now = Instant::now();
+    let route = |host: &str, address: &str| PlannedRoute {
+        host: host.into(),
+        preference: 10,
+        address: address.parse().expect("an address"),
+    };
+    let plan = Plan {
+        site: "example".into(),
+        group: "example".into(),
+        routes: vec![
+            route("mx1.example", "2001:db8::1"),
+            route("mx1.example", "192.0.2.1"),
+            route("mx2.example", "2001:db8::2"),
+        ],
+        handed: Default::default(),
+    };
+    let pace = SitePace::new(Ceiling::of(Profile::Polite, "example"), now);
+    let group = Group::new(&plan, Rc::new(Site::new(pace)), None, 0, now);
+    assert_eq!([0, 1, 2].map(|index| group.has_ipv4_beside(index, now)), [true, false, false]);
+    assert_eq!([0, 1, 2].map(|index| group.same_host_and_family(index)), [0b001, 0b010, 0b100]);
+    group.routes[1].take_down(now + DOWN, "test");
+    assert!(!group.has_ipv4_beside(0, now), "it is down");
 }

@@ -1,7 +1,6 @@
 //! The path of an address on the home shard of its domain: what needs no server, then DNS, then off to the shard
 //! that owns the site. Questions about the domain alone go the same way as far as DNS.
 
-use crate::Outage;
 use crate::config::EngineConfig;
 use crate::facts;
 use crate::inquiry::{Asker, Inquiry, MailHosts};
@@ -9,9 +8,10 @@ use crate::runtime::Runtime;
 use crate::shard::Shard;
 use crate::walk::{FRESH, Found, Joined, Waiter, walk};
 use crate::work::{Message, Work};
+use crate::{Outage, Priority};
 use engine_proto::address::Domain;
-use engine_proto::dns::Failure;
 use engine_proto::dns::mx::Dead;
+use engine_proto::dns::{Failure, ttl};
 use engine_proto::limits::DNS_FAILURE_TTL;
 use engine_proto::lists;
 use engine_proto::verdict::Reason;
@@ -61,17 +61,17 @@ fn join<R: Runtime>(shard: &Rc<Shard<R>>, domain: Domain, waiter: Waiter, now: I
     let joined = shard.walks.borrow_mut().join(&domain, waiter, now);
     match joined {
         Joined::Known(waiter, found, story) => hand_over(shard, waiter, &found, &story),
-        Joined::First => R::spawn(serve(Rc::clone(shard), domain)),
+        Joined::First { urgent } => R::spawn(serve(Rc::clone(shard), domain, urgent)),
         Joined::Waiting => {}
         Joined::Crowded(waiter) => waiter.fail(Outage::Crowded),
     }
 }
 
 /// Walks through DNS for a domain and hands over to all who wait for it.
-async fn serve<R: Runtime>(shard: Rc<Shard<R>>, domain: Domain) {
+async fn serve<R: Runtime>(shard: Rc<Shard<R>>, domain: Domain, urgent: bool) {
     let turn = Turn(Rc::clone(&shard));
     let (found, story) = {
-        let mut walk = pin!(walk(&shard, &domain));
+        let mut walk = pin!(walk(&shard, &domain, urgent));
         match R::before(R::now() + FRESH, walk.as_mut()).await {
             Some(found) => found,
             None => {
@@ -94,7 +94,7 @@ impl<R: Runtime> Drop for Turn<R> {
     fn drop(&mut self) {
         let another = self.0.walks.borrow_mut().another();
         if let Some(domain) = another {
-            R::spawn(serve(Rc::clone(&self.0), domain));
+            R::spawn(serve(Rc::clone(&self.0), domain, false));
         }
     }
 }
@@ -110,12 +110,21 @@ pub(crate) fn sweep<R: Runtime>(shard: &Shard<R>, now: Instant) {
     }
 }
 
+/// Answers those who wait for DNS and whom their client has recalled.
+pub(crate) fn answer_recalled<R: Runtime>(shard: &Shard<R>) {
+    let recalled = shard.walks.borrow_mut().take_recalled();
+    recalled.into_iter().for_each(Work::give_up);
+}
+
 fn hand_over<R: Runtime>(shard: &Rc<Shard<R>>, waiter: Waiter, found: &Found, story: &[String]) {
     match waiter {
         Waiter::Address(work) => send_on(shard, work, found, story),
         Waiter::Domain { asker, .. } => tell(shard, asker, found),
     }
 }
+
+/// Nobody who waits for an answer waits longer than this to ask DNS again.
+const SINGLE_AGAIN_MAX: Duration = Duration::from_secs(8);
 
 /// Sends an address on to the shard that owns its site, or answers where DNS said enough.
 fn send_on<R: Runtime>(shard: &Rc<Shard<R>>, mut work: Work, found: &Found, story: &[String]) {
@@ -124,11 +133,19 @@ fn send_on<R: Runtime>(shard: &Rc<Shard<R>>, mut work: Work, found: &Found, stor
     }
     match found {
         Found::Dead(Dead::TakesNoMail(why)) => work.settle(Reason::MailboxNotFound, why.as_str()),
-        Found::Dead(Dead::CannotTell(why)) if is_outage(shard, *why) => work.fail(Outage::Unavailable),
+        Found::Dead(Dead::CannotTell(why)) if shard.resolver.is_to_blame(*why) => {
+            work.fail(Outage::Unavailable)
+        }
         Found::Dead(Dead::CannotTell(why)) => {
             // By then the failure is no longer remembered, here or in the cache.
-            work.leave_for_now(dns_rule(*why), DNS_FAILURE_TTL, DNS_FAILURE_TTL + Duration::from_secs(1));
-            shard.give_up(work);
+            let again =
+                ttl::failure(*why) + if why.may_pass() { Duration::ZERO } else { Duration::from_secs(1) };
+            if work.priority == Priority::Single && again > SINGLE_AGAIN_MAX {
+                work.leave(dns_rule(*why), Some(DNS_FAILURE_TTL));
+            } else {
+                work.leave_for_now(dns_rule(*why), DNS_FAILURE_TTL, again);
+            }
+            shard.give_up(work, R::now());
         }
         Found::OutOfReach => {
             work.leave("ipv6_only", None);
@@ -150,7 +167,7 @@ fn tell<R: Runtime>(shard: &Shard<R>, asker: Asker<MailHosts>, found: &Found) {
     asker.answer(match found {
         Found::Hosts(_) | Found::OutOfReach => Ok(MailHosts::Seen),
         Found::Dead(Dead::TakesNoMail(_)) => Ok(MailHosts::Absent),
-        Found::Dead(Dead::CannotTell(why)) if is_outage(shard, *why) => Err(Outage::Unavailable),
+        Found::Dead(Dead::CannotTell(why)) if shard.resolver.is_to_blame(*why) => Err(Outage::Unavailable),
         Found::Dead(Dead::CannotTell(_)) => Ok(MailHosts::Unknown),
     });
 }
@@ -160,16 +177,12 @@ fn cannot_tell<R: Runtime>(shard: &Shard<R>) -> Result<MailHosts, Outage> {
     if shard.resolver.is_down() { Err(Outage::Unavailable) } else { Ok(MailHosts::Unknown) }
 }
 
-/// Whether a failure is not the domain's but that of all resolvers.
-fn is_outage<R: Runtime>(shard: &Shard<R>, why: Failure) -> bool {
-    matches!(why, Failure::Timeout | Failure::Unreachable) && shard.resolver.is_down()
-}
-
 fn dns_rule(why: Failure) -> &'static str {
     match why {
         Failure::ServFail => "dns_servfail",
         Failure::Timeout => "dns_timeout",
         Failure::Unreachable => "dns_unreachable",
+        Failure::Unproven => "dns_denial_unproven",
         _ => "dns_failed",
     }
 }

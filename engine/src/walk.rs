@@ -9,8 +9,8 @@ use crate::{Outage, Priority};
 use engine_proto::address::Domain;
 use engine_proto::dns::mx::{Dead, MxPlan, MxSet, NoMail};
 use engine_proto::dns::public::is_public;
-use engine_proto::dns::{Exchange, Mx, Name, Outcome, Question, RecordKind, Records};
-use engine_proto::limits::{WALK_TTL, WALKS_MAX};
+use engine_proto::dns::{Exchange, Failure, Mx, Name, Outcome, Question, RecordKind, Records};
+use engine_proto::limits::{SHARD_CACHE_BYTES_MIN, WALK_TTL, WALKS_BYTES_MAX, WALKS_MAX};
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::net::IpAddr;
@@ -40,9 +40,11 @@ pub(crate) enum Waiter {
 }
 
 /// The walks through DNS of a shard: known, or under way.
-#[derive(Default)]
 pub(crate) struct Walks {
     known: HashMap<Domain, Walk>,
+    /// What those take, and may take.
+    bytes: usize,
+    bytes_max: usize,
     under_way: HashMap<Domain, UnderWay>,
     /// Walks that have yet to begin, in their order. What has begun or has nobody waiting by its turn is passed over.
     queued: VecDeque<Domain>,
@@ -57,7 +59,7 @@ struct UnderWay {
 
 /// Most walks for patient works that are fresh at a time. A list brings thousands of domains at once: asked about
 /// together they take memory and overflow the sockets of the resolver, and are answered no sooner.
-const FRESH_MAX: usize = 500;
+const FRESH_MAX: usize = 200;
 /// A walk that takes longer than this is not counted any more: domains whose name servers are silent hold up nobody.
 pub(crate) const FRESH: Duration = Duration::from_secs(1);
 
@@ -65,14 +67,15 @@ struct Walk {
     found: Found,
     until: Instant,
     story: Rc<[String]>,
+    bytes: usize,
 }
 
 /// How somebody stands who has come for a walk.
 pub(crate) enum Joined {
     /// What it found is known.
     Known(Waiter, Found, Rc<[String]>),
-    /// There is none; it has to be made.
-    First,
+    /// There is none; it has to be made, before those of lists where somebody waits for it.
+    First { urgent: bool },
     /// It is under way.
     Waiting,
     /// It is under way, and enough wait for it.
@@ -104,6 +107,18 @@ impl Waiter {
 }
 
 impl Walks {
+    /// Those of one of so many shards.
+    pub(crate) fn new(shards: usize) -> Walks {
+        Walks {
+            known: HashMap::default(),
+            bytes: 0,
+            bytes_max: (WALKS_BYTES_MAX / shards.max(1)).max(SHARD_CACHE_BYTES_MIN),
+            under_way: HashMap::default(),
+            queued: VecDeque::new(),
+            fresh: 0,
+        }
+    }
+
     pub(crate) fn join(&mut self, domain: &Domain, waiter: Waiter, now: Instant) -> Joined {
         // A walk that nobody wanted the story of is walked again for one who does; the DNS cache knows the way.
         let told = |walk: &Walk| !waiter.wants_story() || !walk.story.is_empty();
@@ -135,7 +150,7 @@ impl Walks {
             return Joined::Waiting;
         }
         self.fresh += 1;
-        Joined::First
+        Joined::First { urgent: now_or_never }
     }
 
     /// A walk has ended or is fresh no longer: the domain whose walk is to begin in its place.
@@ -165,20 +180,29 @@ impl Walks {
             // The DNS cache keeps failures, and drops them when they turn out to have been our fault.
             return waiting;
         }
-        if self.known.len() >= WALKS_MAX {
+        let bytes = size_of_walk(&domain, &found, &story);
+        let has_room =
+            |walks: &Walks| walks.known.len() < WALKS_MAX && walks.bytes + bytes <= walks.bytes_max;
+        if !has_room(self) {
             self.forget(now);
         }
-        if self.known.len() >= WALKS_MAX {
+        if !has_room(self) {
             // All of it is fresh: the DNS cache still knows most of what is dropped here.
             self.known.clear();
+            self.bytes = 0;
         }
-        self.known.insert(domain, Walk { found, until: now + WALK_TTL, story });
+        if has_room(self) {
+            let walk = Walk { found, until: now + WALK_TTL, story, bytes };
+            self.bytes += bytes;
+            self.bytes -= self.known.insert(domain, walk).map_or(0, |before| before.bytes);
+        }
         waiting
     }
 
     /// Drops what is known no longer.
     pub(crate) fn forget(&mut self, now: Instant) {
         self.known.retain(|_, walk| walk.until > now);
+        self.bytes = self.known.values().map(|walk| walk.bytes).sum();
     }
 
     /// Takes those whose time is over while they wait for DNS.
@@ -192,6 +216,20 @@ impl Walks {
         expired
     }
 
+    /// Takes the works that their clients have recalled.
+    pub(crate) fn take_recalled(&mut self) -> Vec<Work> {
+        let mut recalled = Vec::new();
+        let is_recalled = |waiter: &mut Waiter| matches!(waiter, Waiter::Address(work) if work.is_recalled());
+        for walk in self.under_way.values_mut() {
+            recalled.extend(walk.waiting.extract_if(.., is_recalled).filter_map(|waiter| match waiter {
+                Waiter::Address(work) => Some(work),
+                Waiter::Domain { .. } => None,
+            }));
+        }
+        self.under_way.retain(|_, walk| !walk.waiting.is_empty());
+        recalled
+    }
+
     /// Answers all who wait: the engine stops.
     pub(crate) fn abandon(&mut self) {
         let waiting = self.under_way.drain().flat_map(|(_, walk)| walk.waiting);
@@ -199,26 +237,76 @@ impl Walks {
     }
 }
 
+/// How many bytes of memory a walk takes that is kept, about.
+fn size_of_walk(domain: &Domain, found: &Found, story: &[String]) -> usize {
+    // What an allocator takes beside what it is asked for, with the counts of an `Arc`.
+    const ALLOCATION: usize = 24;
+    let text = |text: &str| text.len() + ALLOCATION;
+    let plan = match found {
+        Found::Hosts(plan) => {
+            let routes = plan.routes.iter().map(|route| size_of::<PlannedRoute>() + text(&route.host));
+            size_of::<Plan>() + 2 * ALLOCATION + text(&plan.site) + text(&plan.group) + routes.sum::<usize>()
+        }
+        Found::OutOfReach | Found::Dead(_) => 0,
+    };
+    let story: usize = story.iter().map(|line| size_of::<String>() + text(line)).sum();
+    // A table that has doubled is half empty.
+    2 * size_of::<(Domain, Walk)>() + text(domain.as_str()) + plan + story
+}
+
 /// Walks through DNS for a domain, and tells the story of it while stories are kept.
-pub(crate) async fn walk<R: Runtime>(shard: &Shard<R>, domain: &Domain) -> (Found, Vec<String>) {
+pub(crate) async fn walk<R: Runtime>(
+    shard: &Shard<R>,
+    domain: &Domain,
+    urgent: bool,
+) -> (Found, Vec<String>) {
     let mut story = Vec::new();
-    let found = find(shard, domain, &mut story).await.unwrap_or_else(Found::Dead);
+    let found = find(shard, domain, urgent, &mut story).await.unwrap_or_else(Found::Dead);
     (found, story)
 }
 
 /// RFC 5321 5.1: the MX records, then the addresses of their hosts.
-async fn find<R: Runtime>(shard: &Shard<R>, domain: &Domain, story: &mut Vec<String>) -> Result<Found, Dead> {
+async fn find<R: Runtime>(
+    shard: &Shard<R>,
+    domain: &Domain,
+    urgent: bool,
+    story: &mut Vec<String>,
+) -> Result<Found, Dead> {
     let question = Question { name: Name::from(domain), kind: RecordKind::Mx };
-    let outcome = shard.resolver.look_up(&question).await;
+    let outcome = shard.resolver.look_up(&question, urgent).await;
     if shard.stories.get() {
         story.push(tell(&question, &outcome));
     }
     let plan = MxPlan::new(domain, &outcome, shard.random())?;
+    let found = addresses(shard, &plan, urgent, story).await;
+    // Where filters answer 0.0.0.0, they say of other records that there are none: that is not to be believed either.
+    let is_denied = matches!(found, Err(Dead::CannotTell(Failure::Unproven)));
+    let dispute = if plan.is_implicit() { shard.resolver.take_dispute(&question.name) } else { None };
+    if plan.is_implicit() && (is_denied || dispute.is_some()) {
+        shard.resolver.forget_no_data(&question);
+    }
+    let Some(denied_by) = dispute.filter(|_| !is_denied) else { return found };
+    // Another resolver knows the addresses, and perhaps MX records. However slow it is, those that denied them are not asked.
+    let outcome = shard.resolver.look_up_elsewhere(&question, urgent, &denied_by).await;
+    if shard.stories.get() {
+        story.push(tell(&question, &outcome));
+    }
+    let plan = MxPlan::new(domain, &outcome, shard.random())?;
+    addresses(shard, &plan, urgent, story).await
+}
+
+/// The addresses of a domain's hosts that can be contacted from here.
+async fn addresses<R: Runtime>(
+    shard: &Shard<R>,
+    plan: &MxPlan,
+    urgent: bool,
+    story: &mut Vec<String>,
+) -> Result<Found, Dead> {
     let ipv6 = shard.shared.ipv6;
-    match hosts(shard, &plan, ipv6, story).await {
+    match hosts(shard, plan, (ipv6, urgent), story).await {
         // Hosts on IPv6 alone take mail; that we cannot reach them says nothing about the domain.
         Err(Dead::TakesNoMail(NoMail::NoMailHost)) if !ipv6 => {
-            hosts(shard, &plan, true, story).await.map(|_| Found::OutOfReach)
+            hosts(shard, plan, (true, urgent), story).await.map(|_| Found::OutOfReach)
         }
         found => found.map(|set| Found::Hosts(Arc::new(self::plan(&set)))),
     }
@@ -228,12 +316,13 @@ async fn find<R: Runtime>(shard: &Shard<R>, domain: &Domain, story: &mut Vec<Str
 async fn hosts<R: Runtime>(
     shard: &Shard<R>,
     plan: &MxPlan,
-    ipv6: bool,
+    (ipv6, urgent): (bool, bool),
     story: &mut Vec<String>,
 ) -> Result<MxSet, Dead> {
     let config = &shard.shared.config;
     let questions = plan.questions(ipv6);
-    let outcomes = all(questions.iter().map(|question| shard.resolver.look_up(question)).collect()).await;
+    let outcomes =
+        all(questions.iter().map(|question| shard.resolver.look_up(question, urgent)).collect()).await;
     if shard.stories.get() {
         story.extend(questions.iter().zip(&outcomes).map(|(question, outcome)| tell(question, outcome)));
     }
@@ -343,11 +432,11 @@ mod tests {
     #[test]
     fn a_list_begins_its_walks_a_few_at_a_time_and_nobody_waits_behind_them() {
         let (client, now) = (mailbox(), Instant::now());
-        let mut walks = Walks::default();
+        let mut walks = Walks::new(1);
         let join = |walks: &mut Walks, name: &str, priority| {
             let work = work(&client, &format!("u@{name}"), priority);
             let domain = work.address.domain().clone();
-            matches!(walks.join(&domain, Waiter::Address(work), now), Joined::First)
+            matches!(walks.join(&domain, Waiter::Address(work), now), Joined::First { .. })
         };
         for n in 0..FRESH_MAX {
             assert!(join(&mut walks, &format!("d{n}.example"), Priority::List));

@@ -9,7 +9,7 @@ use engine_proto::verdict::Reason;
 use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::time::{Duration, Instant};
 
 /// An address on its way to a verdict: a handle of one word, since it moves often.
@@ -33,14 +33,22 @@ pub(crate) struct State {
     pub(crate) returns: u8,
     /// A session got no answer to it: it is asked about alone, for it may happen again.
     pub(crate) suspect: bool,
+    /// It was refused, permanently and for itself, in a session that did not prove that.
+    pub(crate) was_refused: bool,
     /// What is answered if nothing better comes.
     pub(crate) fallback: Finding,
     /// Asking all over again after this long may bring more than the fallback: what was heard was transient.
     again: Option<Duration>,
     asked_again: bool,
+    /// It was asked about once more because the control recipient got a transient reply.
+    pub(crate) control_asked_again: bool,
     /// Its place among the patient works of its site.
     pub(crate) stay: Option<Stay>,
     pub(crate) trace: Option<Vec<String>>,
+    /// How often its client had recalled all requests when it was handed over.
+    recalls: u32,
+    /// A server has spoken about it: see [`Mailbox::heard`].
+    heard: bool,
     answered: bool,
 }
 
@@ -51,11 +59,31 @@ pub(crate) struct Mailbox {
     pub(crate) under_way: Arc<AtomicUsize>,
     /// The client is gone, and takes no answers any more.
     abandoned: AtomicBool,
+    /// How often the client has recalled all requests that were under way.
+    recalls: AtomicU32,
+    /// About how many requests a server has said something that is held until its session shows what it is worth.
+    heard: AtomicU64,
 }
 
 impl Mailbox {
     pub(crate) fn new(capacity: usize, under_way: Arc<AtomicUsize>) -> Mailbox {
-        Mailbox { inbox: Inbox::new(capacity), under_way, abandoned: AtomicBool::new(false) }
+        Mailbox {
+            inbox: Inbox::new(capacity),
+            under_way,
+            abandoned: AtomicBool::new(false),
+            recalls: AtomicU32::new(0),
+            heard: AtomicU64::new(0),
+        }
+    }
+
+    /// About how many requests servers have spoken so far.
+    pub(crate) fn heard(&self) -> u64 {
+        self.heard.load(Ordering::Relaxed)
+    }
+
+    /// Every request that is under way is to be answered with what is known.
+    pub(crate) fn recall(&self) {
+        self.recalls.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Answers that nobody takes still give their tickets back: those that are here, and those to come.
@@ -129,9 +157,11 @@ impl Plan {
 
 impl Work {
     pub(crate) fn new(request: Request, client: Arc<Mailbox>, deadline: Instant) -> Work {
+        let recalls = client.recalls.load(Ordering::SeqCst);
         Work(Box::new(State {
             ticket: request.ticket,
             client,
+            recalls,
             address: request.address,
             priority: request.priority,
             owner: request.owner,
@@ -140,18 +170,21 @@ impl Work {
             tried: 0,
             returns: 0,
             suspect: false,
-            fallback: Finding { reason: Reason::Unverifiable, rule: "dns_timeout", retry_after: None },
+            was_refused: false,
+            fallback: unverifiable("dns_timeout", None),
             again: None,
             asked_again: false,
+            control_asked_again: false,
             stay: None,
             trace: request.trace.then(Vec::new),
+            heard: false,
             answered: false,
         }))
     }
 
     /// Answers with a verdict.
     pub(crate) fn settle(self, reason: Reason, rule: &'static str) {
-        self.finish(Finding { reason, rule, retry_after: None });
+        self.finish(Finding { reason, rule, retry_after: None, evidence: None });
     }
 
     /// Answers with what is known when nothing more can be found out.
@@ -173,7 +206,7 @@ impl Work {
 
     /// Remembers the best reason so far for not knowing.
     pub(crate) fn leave(&mut self, rule: &'static str, retry_after: Option<Duration>) {
-        self.fallback = Finding { reason: Reason::Unverifiable, rule, retry_after };
+        self.fallback = unverifiable(rule, retry_after);
         self.again = None;
     }
 
@@ -183,14 +216,34 @@ impl Work {
         self.again = Some(again);
     }
 
-    /// Begins anew, where that may help and nobody waits for the answer: how long from now. Once only.
-    pub(crate) fn begin_anew(&mut self) -> Option<Duration> {
-        let after = self.again.take().filter(|_| self.priority != Priority::Single && !self.asked_again)?;
+    /// It may begin anew although it did so before: what it met then has passed.
+    pub(crate) fn may_begin_anew(&mut self) {
+        self.asked_again = false;
+    }
+
+    /// Begins anew, where that may help and there is time for it: how long from now. Once only.
+    pub(crate) fn begin_anew(&mut self, now: Instant) -> Option<Duration> {
+        let after = self.again.take()?;
+        if self.asked_again || now + after + ASKING_TAKES > self.deadline {
+            return None;
+        }
         self.asked_again = true;
         self.tried = 0;
         self.returns = 0;
         self.note(|| format!("that may pass: asked again in {} s", after.as_secs()));
         Some(after)
+    }
+
+    /// A server has spoken about it, and that is held. Its client hears of it the first time.
+    pub(crate) fn on_held(&mut self) {
+        if !std::mem::replace(&mut self.heard, true) {
+            self.client.heard.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether its client has recalled it.
+    pub(crate) fn is_recalled(&self) -> bool {
+        self.recalls != self.client.recalls.load(Ordering::Relaxed)
     }
 
     /// Adds a line to the story, where somebody wants it.
@@ -214,6 +267,14 @@ impl Work {
         let trace = self.trace.take().unwrap_or_default();
         self.client.put(Answer { ticket: self.ticket, result, trace });
     }
+}
+
+/// There has to be so much time left to ask once more.
+const ASKING_TAKES: Duration = Duration::from_secs(5);
+
+/// What is answered where nothing can be told.
+pub(crate) fn unverifiable(rule: &'static str, retry_after: Option<Duration>) -> Finding {
+    Finding { reason: Reason::Unverifiable, rule, retry_after, evidence: None }
 }
 
 impl Deref for Work {

@@ -3,6 +3,7 @@
 
 mod support;
 
+use engine::config::Pace;
 use engine::proto::address::Domain;
 use engine::proto::facts::{DmarcPolicy, DnsFacts};
 use engine::{MailHosts, Outage};
@@ -55,7 +56,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 #[test]
 fn mail_hosts_are_told_by_dns_alone() {
     let net = world(WORLD);
-    let engine = engine(net.dns(), net.smtp_port());
+    let engine = engine(net.dns(), net.smtp_port(), Pace::Lab);
     let client = engine.client(1);
     for round in 0..2 {
         for (name, expected) in [
@@ -82,7 +83,7 @@ fn mail_hosts_are_told_by_dns_alone() {
 #[test]
 fn a_silent_domain_costs_a_few_seconds_and_is_no_outage() {
     let net = world(WORLD);
-    let engine = engine(net.dns(), net.smtp_port());
+    let engine = engine(net.dns(), net.smtp_port(), Pace::Lab);
     let client = engine.client(1);
     // The resolver has answered: the silence is the domain's.
     for name in ["a.example", "b.example", "c.example", "ok.example"] {
@@ -142,7 +143,7 @@ dns = "timeout"
 #[test]
 fn facts_are_gathered() {
     let net = world(FACTS);
-    let engine = engine(net.dns(), net.smtp_port());
+    let engine = engine(net.dns(), net.smtp_port(), Pace::Lab);
     let client = engine.client(1);
     let hosts = |names: &[&str]| names.iter().map(|name| Box::from(*name)).collect::<Vec<Box<str>>>();
     let bare = DnsFacts { provider: Some("other"), ..DnsFacts::default() };
@@ -199,7 +200,7 @@ fn facts_are_gathered() {
 fn without_a_resolver_it_is_an_outage() {
     // A socket that hears and says nothing.
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    let engine = engine(silent.local_addr().expect("an address"), 25);
+    let engine = engine(silent.local_addr().expect("an address"), 25, Pace::Lab);
     let client = engine.client(1);
     let began = Instant::now();
     let asked: Vec<_> =
@@ -214,7 +215,7 @@ fn without_a_resolver_it_is_an_outage() {
 #[test]
 fn what_is_under_way_is_answered_when_the_engine_stops() {
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    let engine = engine(silent.local_addr().expect("an address"), 25);
+    let engine = engine(silent.local_addr().expect("an address"), 25, Pace::Lab);
     let client = engine.client(1);
     let pending = client.mail_hosts(domain("a.example")).expect("room");
     std::thread::sleep(Duration::from_millis(100));

@@ -114,18 +114,62 @@ mailboxes = { ok = ["alice"] }
 name = "hurried.example"
 server = { faults = [{ at = "rcpt", does = "reply", text = "451 4.3.0 Temporary lookup failure", first = 1 }] }
 mailboxes = { ok = ["alice"] }
+
+[[domain]]
+name = "later.example"
+server = { faults = [{ at = "rcpt", does = "reply", text = "451 4.3.0 Try again in 10 minutes", first = 1 }] }
+mailboxes = { ok = ["alice"] }
 "#;
 
 #[test]
-fn patient_work_outlasts_a_transient_failure() {
+fn a_transient_failure_is_outlasted() {
     let any = "127.0.0.1:0".parse().expect("an address");
     let scenario = Scenario::parse(STUMBLES).expect("the scenario is sound").with_dns(any).with_smtp_port(0);
     let net = Mailnet::start(scenario).expect("mailnet starts");
     let engine = Engine::start(config(&net, MONOIO_EPOLL)).expect("the engine starts");
     let client = engine.client(8);
     let said = |address: &str, priority| reason(&ask(&client, &[address.to_owned()], priority, true)[&0]);
-    assert_eq!(said("alice@hurried.example", Priority::Single), "unverifiable");
+    let begun = Instant::now();
+    assert_eq!(said("alice@hurried.example", Priority::Single), "mailbox_exists");
+    let taken = begun.elapsed();
+    assert!((5..12).contains(&taken.as_secs()), "asked once more after {taken:?}");
+    assert_eq!(said("alice@later.example", Priority::Single), "unverifiable", "a long interval is named");
+    assert!(begun.elapsed() < taken + Duration::from_secs(3), "nobody waits for that");
     assert_eq!(said("alice@stumbles.example", Priority::List), "mailbox_exists");
+    engine.stop();
+    assert_eq!(net.stop().violations, Default::default());
+}
+
+/// A host that ends each session behind its first transaction.
+const ONE_TRANSACTION: &str = r#"
+[[personality]]
+name = "once"
+transactions_max = 1
+
+[[domain]]
+name = "once.example"
+server = { personality = "once" }
+mailboxes = { ok = ["user-#"] }
+"#;
+
+#[test]
+fn a_host_that_takes_one_transaction_a_session_is_asked_in_one() {
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let scenario = Scenario::parse(ONE_TRANSACTION).expect("the scenario is sound");
+    let net = Mailnet::start(scenario.with_dns(any).with_smtp_port(0)).expect("mailnet starts");
+    let engine = Engine::start(config(&net, MONOIO_EPOLL)).expect("the engine starts");
+    let client = engine.client(64);
+    let addresses: Vec<String> = (0..40)
+        .map(
+            |n| if n % 2 == 0 { format!("user-{n}@once.example") } else { format!("nobody{n}@once.example") },
+        )
+        .collect();
+    let answers = ask(&client, &addresses, Priority::List, true);
+    for (n, address) in addresses.iter().enumerate() {
+        let expected = if n % 2 == 0 { "mailbox_exists" } else { "mailbox_not_found" };
+        let answer = &answers[&(n as u64)];
+        assert_eq!(reason(answer), expected, "{address}\n{}", answer.trace.join("\n"));
+    }
     engine.stop();
     assert_eq!(net.stop().violations, Default::default());
 }

@@ -2,6 +2,7 @@
 
 mod support;
 
+use engine::config::Pace;
 use engine::proto::address::Address;
 use engine::{Client, Outage, Priority, Request};
 use std::fmt::Write;
@@ -18,6 +19,7 @@ fn ask(client: &Client, address: &str) -> &'static str {
         Ok(finding) => finding.reason.as_str(),
         Err(Outage::Unavailable) => "unavailable",
         Err(Outage::Crowded) => "crowded",
+        Err(Outage::OverBudget(_)) => "over budget",
         Err(Outage::Stopping) => "stopping",
     }
 }
@@ -33,7 +35,7 @@ fn many_sites_in_vain_are_an_outage_until_one_is_reached() {
         write!(text, "[[host]]\nname = \"{host}\"\nstate = \"refused\"\n").expect("text");
     }
     let net = world(&text);
-    let engine = engine(net.dns(), net.smtp_port());
+    let engine = engine(net.dns(), net.smtp_port(), Pace::Lab);
     let client = engine.client(8);
     for n in 0..12 {
         assert_eq!(ask(&client, &format!("a@d{n}.example")), "unverifiable", "hosts are down at times");

@@ -2,6 +2,7 @@
 
 mod support;
 
+use engine::config::Pace;
 use engine::proto::address::Address;
 use engine::{Client, Outage, Priority, Request};
 use std::collections::{HashMap, VecDeque};
@@ -106,7 +107,7 @@ fn clean(client: &Client, list: &[String], well: usize) -> Duration {
 
 fn run(well: usize, each: usize, sick: bool) -> Duration {
     let net = world(&scenario(well));
-    let engine = engine(net.dns(), net.smtp_port());
+    let engine = engine(net.dns(), net.smtp_port(), Pace::Lab);
     let client = engine.client(WINDOW);
     let (list, count) = list(well, each, sick);
     let time = clean(&client, &list, count);

@@ -81,7 +81,7 @@ fn answer(store: &RedbStore, thread: u128, batches: u128) -> u32 {
             let answer = |index: usize| RowAnswer {
                 batch: id(thread, number),
                 index: index as u32,
-                outcome: RowOutcome::Verified(Reason::MailboxExists),
+                outcome: RowOutcome::Verified(Reason::MailboxExists.into()),
             };
             under_way.push_back(store.answer_rows((start..start + ANSWERS).map(answer).collect(), NOW));
             if under_way.len() == UNDER_WAY && under_way.pop_front().is_some_and(|one| one.wait().is_ok()) {

@@ -11,6 +11,7 @@ pub mod clean;
 mod clock;
 mod credentials;
 mod flags;
+mod installation;
 pub mod key;
 mod log;
 mod metrics;

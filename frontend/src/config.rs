@@ -2,8 +2,9 @@
 //!
 //! [`settings`] is the one table of all settings; flags, keys of the file and variables of the environment are
 //! made from it, so none can lack one of the three. [`file`](mod@file) reads the file, [`plans`] its plans,
-//! [`sources`] its sources, [`gateways`] its gateways.
+//! [`sources`] its sources, [`gateways`] its gateways, [`canaries`] its canaries.
 
+pub mod canaries;
 pub mod file;
 pub mod gateways;
 pub mod plans;
@@ -14,6 +15,7 @@ use crate::batch::Limits;
 use crate::gateway::Gateway;
 use crate::store::{Plan, PlanTable};
 use engine::config::EngineConfig;
+use engine::proto::address::Address;
 use engine::proto::lists::SpamTraps;
 use settings::SETTINGS;
 use std::fmt::Write;
@@ -54,9 +56,13 @@ pub struct Config {
     pub batch: Limits,
     /// The list of spam traps, read when the engine starts.
     pub spamtraps: Option<PathBuf>,
+    /// Where `check` and `clean` keep what outlasts a run; below the user's state folder where nothing is said.
+    pub state: Option<StateFile>,
+    /// The operator's own mailboxes that are known to be accepted.
+    pub canaries: Vec<Address>,
     /// From where mail servers are asked.
     pub sources: Vec<sources::Source>,
-    /// The engine's part, without spam traps and sources.
+    /// The engine's part, without spam traps, canaries and sources.
     pub engine: EngineConfig,
     /// The plans.
     pub plans: Vec<Plan>,
@@ -78,6 +84,30 @@ pub struct Dashboard {
 impl Default for Dashboard {
     fn default() -> Dashboard {
         Dashboard { enabled: true, sign_up: true, upload_mib: 100 }
+    }
+}
+
+/// `--state`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StateFile {
+    /// Nothing is kept.
+    None,
+    /// This file.
+    At(PathBuf),
+}
+
+impl StateFile {
+    /// How it is said that nothing is kept.
+    pub const NONE: &str = "none";
+}
+
+/// As the setting has it.
+impl std::fmt::Display for StateFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            StateFile::None => f.write_str(StateFile::NONE),
+            StateFile::At(path) => path.display().fmt(f),
+        }
     }
 }
 
@@ -114,6 +144,8 @@ impl Default for Config {
             reuse_verdicts: true,
             batch: Limits::default(),
             spamtraps: None,
+            state: None,
+            canaries: Vec::new(),
             sources: Vec::new(),
             engine: EngineConfig::default(),
             plans: plans::standard(),
@@ -173,6 +205,9 @@ impl Config {
         for source in &self.sources {
             let _ = write!(text, "\n{}", sources::to_toml(source));
         }
+        for canary in &self.canaries {
+            let _ = write!(text, "\n{}", canaries::to_toml(canary));
+        }
         for plan in &self.plans {
             let _ = write!(text, "\n{}", plans::to_toml(plan));
         }
@@ -199,6 +234,7 @@ impl Config {
         if let Some(path) = &self.spamtraps {
             engine.spamtraps = read_spamtraps(path)?;
         }
+        engine.canaries = self.canaries.clone();
         engine.sources = self.sources.iter().map(sources::Source::complete).collect::<Result<_, _>>()?;
         Ok(engine)
     }
@@ -317,12 +353,18 @@ mod tests {
     #[test]
     fn what_is_printed_reads_back_the_same() {
         let file = "ehlo = \"a.example\"\nallow_net = [\"10.0.0.0/8\", \"::1\"]\nspamtraps = \"/etc/traps\"\n\
+                    state = \"none\"\n[[canary]]\naddress = \"Me@Example.com\"\n\
                     [[plan]]\nid = \"one\"\nname = \"The \\\"one\\\"\"\nmonthly_credits = 7\nbatches = false\n\
                     [plan.limits]\nfast = 3\n";
         let config = load(file, &[], &vec![("log_format", vec!["json".into()])]).unwrap();
         let printed = config.to_toml();
         let again = load(&printed, &[], &Given::new()).unwrap();
         assert_eq!(again.to_toml(), printed);
+        // Each installation has a secret of its own.
+        let again = Config {
+            engine: EngineConfig { installation: config.engine.installation, ..again.engine },
+            ..again
+        };
         assert_eq!(format!("{again:?}"), format!("{config:?}"));
         assert_eq!(
             load(&Config::default().to_toml(), &[], &Given::new()).unwrap().to_toml(),

@@ -3,6 +3,7 @@
 
 use crate::credits::calendar::Iso8601;
 use crate::store;
+use engine::Finding;
 use engine::proto::verdict::Reason as Found;
 
 /// A verdict's reason.
@@ -19,6 +20,11 @@ pub fn reason(found: Found) -> api::Reason {
         Found::MailboxNotFound => api::Reason::MailboxNotFound,
         Found::Unverifiable => api::Reason::Unverifiable,
     }
+}
+
+/// What is kept of a finding.
+pub fn verdict(finding: &Finding) -> store::Verdict {
+    store::Verdict { reason: reason(finding.reason), evidence: finding.evidence }
 }
 
 /// The verdict behind a reason. Those of fast mode are none: nothing was found out about the mailbox.

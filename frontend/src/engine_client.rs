@@ -6,7 +6,9 @@
 
 use engine::proto::address::{Address, Domain};
 use engine::proto::facts::DnsFacts;
-use engine::{Answer, Figures, Finding, MailHosts, Outage, Pending, Priority, Refusal, Request};
+use engine::{
+    Answer, Figures, Finding, KeptRefusals, MailHosts, Outage, Pending, Priority, Refusal, Request, Withdrawn,
+};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
@@ -26,12 +28,29 @@ pub trait Backend {
     /// A look at what it is at.
     fn gauge(&self) -> EngineGauge;
 
+    /// A look at the counts of refusals that are to be kept.
+    fn refusals(&self) -> RefusalsLook;
+
+    /// A look at the evidence that was withdrawn since the last look.
+    fn withdrawn(&self) -> WithdrawnLook;
+
+    /// What is wrong with its resolvers, and what to do about it: one line, if anything is known to be.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+
     /// Stops it; what is under way is answered with [`Outage::Stopping`].
     fn stop(self: Box<Self>);
 }
 
 /// A look at the engine, for any thread.
 pub type EngineGauge = Box<dyn Fn() -> Figures + Send + Sync>;
+
+/// The counts of refusals, for any thread.
+pub type RefusalsLook = Box<dyn Fn() -> Vec<KeptRefusals> + Send + Sync>;
+
+/// The evidence that was withdrawn since the last look, for any thread.
+pub type WithdrawnLook = Box<dyn Fn() -> Vec<Withdrawn> + Send + Sync>;
 
 /// One thread's way to the engine.
 pub trait Line {
@@ -52,6 +71,12 @@ pub trait Line {
     /// # Errors
     /// Nothing was asked.
     fn facts(&self, domain: Domain) -> Result<Pending<Option<DnsFacts>>, Refusal>;
+
+    /// About how many requests of this line servers have spoken so far, whatever that turns out to be worth.
+    fn heard(&self) -> u64;
+
+    /// Has every request of this line that is under way answered soon, with what is known by then.
+    fn recall(&self);
 
     /// The next answer.
     fn answer(&self) -> Pin<Box<dyn Future<Output = Answer> + '_>>;
@@ -83,6 +108,18 @@ impl Backend for engine::Engine {
         Box::new(engine::Engine::gauge(self))
     }
 
+    fn refusals(&self) -> RefusalsLook {
+        Box::new(engine::Engine::refusals(self))
+    }
+
+    fn withdrawn(&self) -> WithdrawnLook {
+        Box::new(engine::Engine::withdrawn(self))
+    }
+
+    fn trouble(&self) -> Option<String> {
+        engine::Engine::trouble(self)
+    }
+
     fn stop(self: Box<Self>) {
         engine::Engine::stop(*self);
     }
@@ -99,6 +136,14 @@ impl Line for engine::Client {
 
     fn facts(&self, domain: Domain) -> Result<Pending<Option<DnsFacts>>, Refusal> {
         engine::Client::facts(self, domain)
+    }
+
+    fn heard(&self) -> u64 {
+        engine::Client::heard(self)
+    }
+
+    fn recall(&self) {
+        engine::Client::recall(self);
     }
 
     fn answer(&self) -> Pin<Box<dyn Future<Output = Answer> + '_>> {
@@ -246,6 +291,12 @@ mod tests {
             Err(Refusal::Full)
         }
 
+        fn heard(&self) -> u64 {
+            0
+        }
+
+        fn recall(&self) {}
+
         fn answer(&self) -> Pin<Box<dyn Future<Output = Answer> + '_>> {
             Box::pin(poll_fn(|_| self.answers.borrow_mut().pop_front().map_or(Poll::Pending, Poll::Ready)))
         }
@@ -260,7 +311,11 @@ mod tests {
     }
 
     fn found(ticket: u64, reason: Reason) -> Answer {
-        Answer { ticket, result: Ok(Finding { reason, rule: "test", retry_after: None }), trace: Vec::new() }
+        Answer {
+            ticket,
+            result: Ok(Finding { reason, rule: "test", retry_after: None, evidence: None }),
+            trace: Vec::new(),
+        }
     }
 
     #[test]

@@ -3,11 +3,11 @@
 //! The store is given what has changed each second, so that a restart, even by a kill, opens no second burst beyond
 //! what the last second had.
 
+use crate::keeper::Keeper;
 use crate::rate_limit::{Counters, Kept, Limits, RateLimited, Row, Standing, WindowId};
 use crate::store::{AccountId, KeyId, Store, StoreError, UnixMs};
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How often changed counters are written.
@@ -83,53 +83,19 @@ impl Drop for Share<'_> {
     }
 }
 
-/// The thread that keeps a limiter's counters, until it is dropped; then once more.
-pub struct Keeper {
-    end: Arc<(Mutex<bool>, Condvar)>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Keeper {
-    /// Starts it.
-    ///
-    /// # Errors
-    /// There is no thread to be had.
-    pub fn start(limiter: Arc<Limiter>, clock: impl Fn() -> UnixMs + Send + 'static) -> io::Result<Keeper> {
-        let end = Arc::new((Mutex::new(false), Condvar::new()));
-        let thread = std::thread::Builder::new().name("limits".into()).spawn({
-            let end = Arc::clone(&end);
-            move || keep_each_second(&limiter, &end, clock)
-        })?;
-        Ok(Keeper { end, thread: Some(thread) })
-    }
-}
-
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        *self.end.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.end.1.notify_one();
-        if let Some(thread) = self.thread.take() {
-            // A panic was reported when it happened, and has lost the counters of the last seconds at most.
-            let _ = thread.join();
-        }
-    }
-}
-
-fn keep_each_second(limiter: &Limiter, end: &(Mutex<bool>, Condvar), clock: impl Fn() -> UnixMs) {
+/// Starts the thread that keeps a limiter's counters, until it is dropped; then once more.
+///
+/// # Errors
+/// There is no thread to be had.
+pub fn keep(limiter: Arc<Limiter>, clock: impl Fn() -> UnixMs + Send + 'static) -> io::Result<Keeper> {
     let (mut changed, mut failing) = (Kept::default(), false);
-    let mut ended = end.0.lock().unwrap_or_else(PoisonError::into_inner);
-    loop {
-        let waited = end.1.wait_timeout_while(ended, KEEP_EVERY, |ended| !*ended);
-        ended = waited.unwrap_or_else(PoisonError::into_inner).0;
+    Keeper::start("limits", KEEP_EVERY, move || {
         let kept = limiter.keep(&mut changed, clock());
         if let (Err(error), false) = (&kept, failing) {
             tracing::warn!("the counters of rate limits are not kept: {error}");
         }
         failing = kept.is_err();
-        if *ended {
-            return;
-        }
-    }
+    })
 }
 
 #[cfg(test)]
@@ -160,7 +126,7 @@ mod tests {
             drop(first.take_fair_use(account, NOW).unwrap());
             first.take_fair_use(account, NOW).unwrap().charged();
         }
-        drop(Keeper::start(Arc::clone(&first), || NOW + 2).unwrap());
+        drop(keep(Arc::clone(&first), || NOW + 2).unwrap());
         drop(first);
 
         let second = limiter(folder.path(), NOW + 1_000);

@@ -30,6 +30,8 @@ pub struct Tally {
     pub gave_way: AtomicU64,
     /// Those that were cut off as their peer was too slow.
     pub too_slow: AtomicU64,
+    /// Answers of the engine that a site's budget of refused recipients is used up.
+    pub over_budget: AtomicU64,
     counts: Mutex<Counts>,
 }
 

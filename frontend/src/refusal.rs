@@ -7,7 +7,9 @@ use crate::digits;
 use crate::rate_limit::{RateLimited, Standing, fair_use};
 use crate::store::{HoldError, StoreError};
 use api::{ErrorBody, ErrorCode, Issue};
+use engine::proto::limits::{REFUSALS_STEP, REFUSALS_STEPS};
 use std::borrow::Cow;
+use std::time::Duration;
 
 /// See the module.
 #[derive(Clone)]
@@ -25,6 +27,9 @@ pub struct Refusal {
 const RETRY_FULL_S: &str = "2";
 const RETRY_RESTART_S: &str = "5";
 const RETRY_OUTAGE_S: &str = "30";
+
+/// The longest that a caller is told to wait for a server that is not to be asked more for now: as long as refusals count.
+const RETRY_BUDGET_MAX_S: u64 = REFUSALS_STEP.as_secs() * REFUSALS_STEPS as u64;
 
 impl Refusal {
     /// A refusal without more to say.
@@ -93,6 +98,17 @@ impl Refusal {
     pub fn full() -> Refusal {
         let message = "Too many checks are under way; nothing was charged and a retry is safe.";
         Refusal::new(ErrorCode::TemporarilyUnavailable, message).header("retry-after", RETRY_FULL_S)
+    }
+
+    /// 503: the recipient's mail server is not to be asked more for now, but may be again after this long.
+    pub fn over_budget(after: Duration) -> Refusal {
+        let wait =
+            after.as_secs().saturating_add(u64::from(after.subsec_nanos() > 0)).clamp(1, RETRY_BUDGET_MAX_S);
+        let message = format!(
+            "The recipient's mail server refused many addresses lately, so it is asked about no more for now; nothing \
+             was charged and a retry after {wait} s is safe."
+        );
+        Refusal::new(ErrorCode::TemporarilyUnavailable, message).header("retry-after", wait.to_string())
     }
 
     /// 503: starting, draining or not able to write.
@@ -198,5 +214,25 @@ impl From<HoldError> for Refusal {
         let mut refusal = Refusal::new(code, message);
         refusal.body.credits_remaining = Some(left);
         refusal
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_is_over_a_budget_waits_for_whole_seconds_within_bounds() {
+        for (after, wait) in [
+            (Duration::ZERO, "1"),
+            (Duration::from_millis(90_500), "91"),
+            (Duration::from_secs(2_400), "2400"),
+            (Duration::MAX, "3900"),
+        ] {
+            let refusal = Refusal::over_budget(after);
+            assert_eq!(refusal.body.error, ErrorCode::TemporarilyUnavailable);
+            assert_eq!(refusal.headers, [("retry-after", Cow::Borrowed(wait))]);
+            assert!(refusal.body.message.contains(&format!("after {wait} s")), "{}", refusal.body.message);
+        }
     }
 }

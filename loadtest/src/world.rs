@@ -143,6 +143,7 @@ impl World {
         command.arg(name).args(["--resolver", &mailnet.dns, "--smtp-port", &mailnet.smtp_port]);
         command.args(["--allow-net", "127.0.0.0/8", "--pace", "lab"]);
         command.args(["--ehlo", "probe.example", "--mail-from", "postmaster@probe.example"]);
+        command.env("MAILPROBE_STATE", "none");
         Ok(command)
     }
 

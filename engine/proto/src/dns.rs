@@ -7,6 +7,7 @@
 //! [`message`] alone names the library that knows the wire format.
 
 pub mod cache;
+pub mod denials;
 pub mod lookup;
 pub mod message;
 pub mod mx;
@@ -16,6 +17,7 @@ pub mod public;
 mod testing;
 pub mod ttl;
 pub mod upstreams;
+pub mod window;
 
 pub use message::{Exchange, Mx, Question, RecordKind, Records};
 pub use name::Name;
@@ -85,6 +87,8 @@ pub enum Failure {
     CnameLoop,
     /// The resolvers sent us on to other servers: they are no recursive resolvers.
     Referral,
+    /// The name or its records were denied, and nothing shows that the zone says so: a filter may.
+    Unproven,
 }
 
 impl Failure {
@@ -101,6 +105,13 @@ impl Failure {
             Failure::Malformed => "malformed",
             Failure::CnameLoop => "cname_loop",
             Failure::Referral => "referral",
+            Failure::Unproven => "denial_unproven",
         }
+    }
+
+    /// True where the same question may well be answered a moment later: it was lost, the resolver had too much to do, or it
+    /// lied for a while.
+    pub fn may_pass(self) -> bool {
+        matches!(self, Failure::Timeout | Failure::Unreachable | Failure::Refused | Failure::Unproven)
     }
 }

@@ -17,6 +17,7 @@ pub mod limits;
 pub mod lists;
 pub mod outage;
 pub mod pace;
+pub mod refusals;
 pub mod score;
 pub mod smtp;
 pub mod socks5;

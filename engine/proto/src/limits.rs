@@ -64,16 +64,25 @@ pub const DNS_UDP_PAYLOAD_BYTES: u16 = 1232;
 /// Longest message over TCP: RFC 1035 4.2.2, the most that two length octets count.
 pub const DNS_TCP_MESSAGE_BYTES_MAX: usize = 65_535;
 
-/// How long the first try at a DNS question waits. RFC 1536 1 and every stub resolver start at 1 to 5 s.
+/// How long the first try at a DNS question waits while no round trip was measured, and the longest that a measured
+/// retransmission time makes it wait: RFC 6298 2.1, and where RFC 1536 1 and every stub resolver start.
 pub const DNS_TRY_TIMEOUT: Duration = Duration::from_secs(1);
+/// The shortest that a measured retransmission time makes the first try wait. RFC 6298 2.4 says 1 s for TCP, which has other ways to
+/// notice a loss; a name that its resolver has to look up takes some 100 ms.
+pub const DNS_TRY_TIMEOUT_MIN: Duration = Duration::from_millis(200);
 /// The longest that one try waits, however often it was doubled.
 pub const DNS_TRY_TIMEOUT_MAX: Duration = Duration::from_secs(4);
 /// How long an answer over TCP may take, connecting included.
 pub const DNS_TCP_TIMEOUT: Duration = Duration::from_secs(4);
-/// How long a DNS question may take altogether.
-pub const DNS_TOTAL_TIMEOUT: Duration = Duration::from_secs(12);
-/// How often each resolver is asked at most.
-pub const DNS_ROUNDS: u32 = 3;
+/// How long a DNS question may take altogether, from when it is first sent.
+pub const DNS_TOTAL_TIMEOUT: Duration = Duration::from_secs(8);
+/// How often each resolver is asked at most, over datagrams that are not answered.
+pub const DNS_ROUNDS: u32 = 5;
+/// How often a resolver may say REFUSED to one question before that counts as its answer: dnsmasq says so while too many
+/// questions are under way.
+pub const DNS_REFUSALS_MAX: u8 = 4;
+/// How long a question that was refused waits before its resolver is asked again; doubled with each refusal.
+pub const DNS_REFUSAL_PAUSE: Duration = Duration::from_millis(100);
 /// Most resolvers of which a lookup makes use.
 pub const DNS_UPSTREAMS_MAX: usize = 8;
 /// So many lookups in a row without a word from any resolver count as an outage. Each took up to
@@ -81,27 +90,61 @@ pub const DNS_UPSTREAMS_MAX: usize = 8;
 pub const DNS_SILENT_LOOKUPS_MAX: u32 = 3;
 
 const _: () = assert!(DNS_UDP_PAYLOAD_BYTES >= 512, "RFC 6891 6.2.3");
+const _: () = assert!(DNS_TRY_TIMEOUT_MIN.as_millis() <= DNS_TRY_TIMEOUT.as_millis());
 const _: () = assert!(DNS_TRY_TIMEOUT.as_millis() <= DNS_TRY_TIMEOUT_MAX.as_millis());
 const _: () = assert!(DNS_TRY_TIMEOUT_MAX.as_millis() < DNS_TOTAL_TIMEOUT.as_millis());
 const _: () = assert!(DNS_TCP_TIMEOUT.as_millis() < DNS_TOTAL_TIMEOUT.as_millis());
+
+/// Questions that may be under way at a resolver at first. Resolvers that serve a household take 64 and more.
+pub const DNS_WINDOW_INITIAL: u32 = 32;
+/// The least that losses reduce the window to.
+pub const DNS_WINDOW_MIN: u32 = 8;
+/// Where the first slow start ends: below the 150 questions that dnsmasq takes (`dns-forward-max`).
+pub const DNS_WINDOW_SLOW_START: u32 = 128;
+/// The most questions under way at a resolver. A datagram costs its receiver at least 768 bytes, so that Linux's default receive
+/// buffer of 212,992 bytes holds 277 of them.
+pub const DNS_WINDOW_MAX: u32 = 256;
+/// How long the late answer to an earlier try is awaited after a later one was answered: when it comes, the earlier one was
+/// slow and not lost.
+pub const DNS_LATE_ANSWER: Duration = Duration::from_millis(50);
+
+const _: () = assert!(DNS_WINDOW_MIN > 0 && DNS_WINDOW_MIN <= DNS_WINDOW_INITIAL);
+const _: () = assert!(DNS_WINDOW_INITIAL <= DNS_WINDOW_SLOW_START && DNS_WINDOW_SLOW_START <= DNS_WINDOW_MAX);
+const _: () = assert!(DNS_WINDOW_MAX * 768 < 212_992);
+
+/// So many names in a row that were denied without proof count as a resolver that denies everything.
+pub const DNS_DENIALS_IN_A_ROW: usize = 20;
+/// So many names in a row that were answered with proof end that.
+pub const DNS_HONEST_IN_A_ROW: u32 = 20;
+/// A top-level domain that is denied without proof counts as a resolver that denies everything, unless it has answered with
+/// proof within this time: then it denies a part.
+pub const DNS_HONEST_WINDOW: Duration = Duration::from_secs(10);
+/// How often a resolver that denies everything is asked whether it still does.
+pub const DNS_DENIAL_PROBE_INTERVAL: Duration = Duration::from_secs(1);
+/// How long an answer to that question is awaited.
+pub const DNS_DENIAL_PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Shortest lifetime of a positive answer. Zones with a TTL of 0 would be asked once an address.
 pub const DNS_TTL_MIN: Duration = Duration::from_secs(60);
 /// Longest lifetime of a positive answer. RFC 1035 allows 68 years, RFC 8767 4 suggests 7 days; a moved mail
 /// service should be seen within a day.
 pub const DNS_TTL_MAX: Duration = Duration::from_secs(24 * 3600);
-/// Lifetime of a negative answer without an SOA record; RFC 2308 5 says that it should not be cached, and the same
-/// domain comes a thousand times in one list.
+/// Shortest lifetime of a negative answer: the same domain comes a thousand times in one list.
 pub const DNS_NEGATIVE_TTL_MIN: Duration = Duration::from_secs(60);
 /// Longest lifetime of a negative answer: RFC 2308 5 finds one to three hours sensible.
 pub const DNS_NEGATIVE_TTL_MAX: Duration = Duration::from_secs(3 * 3600);
 /// Lifetime of a failure: RFC 9520 3.2 asks for 1 s at least and allows 5 minutes.
 pub const DNS_FAILURE_TTL: Duration = Duration::from_secs(30);
+/// Lifetime of a failure that may be a loss or a moment's load: silence, REFUSED, a denial without proof. What ends so again
+/// lives as long as any failure.
+pub const DNS_SILENCE_TTL: Duration = Duration::from_secs(1);
 
 const _: () = assert!(DNS_TTL_MIN.as_secs() <= DNS_TTL_MAX.as_secs());
 const _: () = assert!(DNS_NEGATIVE_TTL_MIN.as_secs() <= DNS_NEGATIVE_TTL_MAX.as_secs());
 const _: () = assert!(DNS_NEGATIVE_TTL_MAX.as_secs() <= 3 * 3600, "RFC 2308 5");
 const _: () = assert!(DNS_FAILURE_TTL.as_secs() >= 1 && DNS_FAILURE_TTL.as_secs() <= 300, "RFC 9520 3.2");
+const _: () = assert!(DNS_SILENCE_TTL.as_secs() >= 1, "RFC 9520 3.2");
+const _: () = assert!(DNS_SILENCE_TTL.as_millis() < DNS_FAILURE_TTL.as_millis());
 
 /// Most mail hosts of one domain that are contacted. RFC 5321 4.5.3.1 leaves it open and 5.1 wants two addresses
 /// tried at least; the largest providers list under 10.
@@ -114,8 +157,25 @@ const _: () = assert!(MX_ADDRESSES_MAX >= 2, "RFC 5321 5.1");
 
 /// How long a control recipient's answer speaks for its domain.
 pub const CONTROL_TTL: Duration = Duration::from_secs(3600);
+/// How long it speaks for the domain where somebody waits for the answer and no later refusal can be waited for.
+pub const CONTROL_SINGLE_TTL: Duration = Duration::from_secs(600);
+/// So many accepts of a host are believed then before a control recipient is asked again.
+pub const CONTROL_ACCEPTS_MAX: u32 = 20;
+/// How long a mailbox that was accepted shows that its host still accepts anybody.
+pub const KNOWN_MAILBOX_TTL: Duration = Duration::from_secs(3600);
+/// Most hosts of which a shard knows such a mailbox.
+pub const KNOWN_MAILBOXES_MAX: usize = 4096;
+/// So many sessions in a row in which a host changed its behaviour, and it rests.
+pub const CHANGES_MAX: u8 = 2;
 /// How long a control recipient that gave no clear answer is not asked again.
 pub const CONTROL_UNKNOWN_TTL: Duration = Duration::from_secs(60);
+/// A single check is asked about once more 5 to 8 s after a transient reply: Postfix's postscreen and its verification of
+/// recipients have an answer by then.
+pub const SINGLE_RETRY_MIN: Duration = Duration::from_secs(5);
+/// How long a control recipient that met a transient reply is not asked again: shorter than the time after which the address
+/// is asked about once more.
+pub const CONTROL_TRANSIENT_TTL: Duration = Duration::from_secs(4);
+const _: () = assert!(CONTROL_TRANSIENT_TTL.as_millis() < SINGLE_RETRY_MIN.as_millis());
 /// How many sessions may end at a control recipient before its domain counts as unclear.
 pub const CONTROL_ATTEMPTS_MAX: u8 = 3;
 /// Most domains that a shard remembers control recipients of.
@@ -161,8 +221,14 @@ pub const BULK_PATIENCE: Duration = Duration::from_secs(600);
 pub const WALK_TTL: Duration = Duration::from_secs(60);
 /// Most ways to hosts that a shard keeps.
 pub const WALKS_MAX: usize = 10_000;
-/// Most DNS outcomes that a shard keeps.
-pub const DNS_CACHE_MAX: usize = 30_000;
+/// Most bytes that all those ways take, over all shards.
+pub const WALKS_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Most bytes that the DNS outcomes take that are kept, over all shards.
+pub const DNS_CACHE_BYTES_MAX: usize = 12 * 1024 * 1024;
+/// Bytes that all that is known of hosts takes before what is idle is forgotten at once, over all shards.
+pub const GROUPS_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// The least that a shard may keep of each of the three, however many shards there are.
+pub const SHARD_CACHE_BYTES_MIN: usize = 256 * 1024;
 
 /// Most sources of one pool; each keeps some 4 KiB.
 pub const SOURCES_MAX: usize = 256;
@@ -177,3 +243,15 @@ pub const PROXY_TIMEOUT: Duration = Duration::from_secs(10);
 
 const _: () = assert!(SOURCE_REST_MIN.as_secs() < SOURCE_REST_MAX.as_secs());
 const _: () = assert!(PROXY_TIMEOUT.as_secs() < CONNECT_TIMEOUT.as_secs());
+
+/// The counts of refused recipients are kept in steps of this length.
+pub const REFUSALS_STEP: Duration = Duration::from_secs(300);
+/// So many steps count: an hour, and the one that has begun.
+pub const REFUSALS_STEPS: usize = 13;
+/// Where accepts outweigh refusals, one refusal for so many accepts is within the budget.
+pub const REFUSALS_ACCEPTS_SHARE: u32 = 4;
+/// Most sites of which a shard keeps counts of refusals.
+pub const REFUSALS_SITES_MAX: usize = 20_000;
+
+const _: () =
+    assert!(REFUSALS_STEP.as_secs() * (REFUSALS_STEPS as u64 - 1) == 3600, "a budget is of an hour");

@@ -202,6 +202,36 @@ mod tests {
     use super::*;
 
     #[test]
+    fn no_public_suffix_is_disposable() {
+        let is_suffix = |domain: &&str| {
+            psl::suffix(domain.as_bytes()).is_some_and(|suffix| suffix.is_known() && suffix == *domain)
+        };
+        let listed: Vec<&str> = DISPOSABLE.entries().filter(is_suffix).collect();
+        assert!(listed.is_empty(), "everybody below these is called disposable: {listed:?}");
+        for domain in ["example.za.com", "joe.pp.ua", "shop.msk.ru", "home.ddns.net"] {
+            assert!(!is_disposable(domain), "{domain}");
+        }
+        assert!(is_disposable("mailinator.com") && is_disposable("x.yopmail.com"));
+    }
+
+    #[test]
+    fn no_provider_with_lasting_mailboxes_is_disposable() {
+        let lasting = || {
+            let lines = include_str!("../data/permanent.txt").lines();
+            lines.filter(|line| !line.is_empty() && !line.starts_with('#'))
+        };
+        let listed: Vec<&str> = lasting().filter(|domain| is_disposable(domain)).collect();
+        assert!(listed.is_empty(), "{listed:?}");
+        for domain in ["consultant.com", "dr.com", "writeme.com", "21cn.com", "tom.com", "safe-mail.net"] {
+            assert!(lasting().any(|line| line == domain), "{domain}");
+        }
+        for domain in lasting() {
+            let registrable = psl::domain_str(domain);
+            assert!(registrable.is_some() && domain.to_ascii_lowercase() == domain, "{domain} is no domain");
+        }
+    }
+
+    #[test]
     fn the_lists_are_sorted_and_lower_case() {
         for (list, least) in [(&DISPOSABLE, 50_000), (&FREE, 4_000), (&ROLE, 900), (&TYPO_TARGETS, 250)] {
             let entries: Vec<&str> = list.entries().collect();

@@ -1,5 +1,5 @@
-//! When the fault is ours: no resolver answers, or no mail server can be reached at all. Nothing is then said about an
-//! address that hangs on it.
+//! When the fault is ours: no resolver answers, or denies all that it is asked, or no mail server can be reached at all.
+//! Nothing is then said about an address that hangs on it.
 //!
 //! Both machines are shared by all shards, so that what one learns the others know: they are made of atomics, for
 //! nothing on the path of an address takes a lock. A race between two shards costs one address a verdict that
@@ -9,8 +9,11 @@
 //! last [`OUTAGE_WINDOW`], and [`OUTAGE_SILENCE`] in which nobody was reached. The first word from any mail server
 //! ends it. While it lasts, an attempt each [`OUTAGE_PROBE_INTERVAL`] goes on, and everybody else is told at once.
 
+use crate::dns::denials::Denials;
+use crate::dns::window::Window;
 use crate::limits::{
-    DNS_SILENT_LOOKUPS_MAX, OUTAGE_PROBE_INTERVAL, OUTAGE_SILENCE, OUTAGE_SITES_MIN, OUTAGE_WINDOW,
+    DNS_SILENT_LOOKUPS_MAX, DNS_UPSTREAMS_MAX, OUTAGE_PROBE_INTERVAL, OUTAGE_SILENCE, OUTAGE_SITES_MIN,
+    OUTAGE_WINDOW,
 };
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
@@ -27,6 +30,10 @@ pub struct Resolvers {
     silent: AtomicU32,
     /// Outages that are over.
     ended: AtomicU32,
+    /// Whether they deny all that they are asked.
+    pub denials: Denials,
+    /// How many questions each may have under way.
+    pub windows: [Window; DNS_UPSTREAMS_MAX],
 }
 
 impl Resolvers {
@@ -60,12 +67,18 @@ impl Resolvers {
     /// True when silence is laid to the resolvers and not to the domains. The first answer ends it, so that looking
     /// up has to go on meanwhile.
     pub fn are_down(&self) -> bool {
-        !self.answered.load(Relaxed) || self.silent.load(Relaxed) >= DNS_SILENT_LOOKUPS_MAX
+        !self.answered.load(Relaxed) || self.are_silent()
     }
 
-    /// How many outages are over: silence that was met before the latest of them ended says nothing of a domain.
+    /// True when they were asked often enough and none answered.
+    pub fn are_silent(&self) -> bool {
+        self.silent.load(Relaxed) >= DNS_SILENT_LOOKUPS_MAX
+    }
+
+    /// How many outages are over: silence that was met before the latest of them ended says nothing of a domain, and neither
+    /// do denials without proof.
     pub fn ended(&self) -> u32 {
-        self.ended.load(Relaxed)
+        self.ended.load(Relaxed).wrapping_add(self.denials.ended())
     }
 }
 

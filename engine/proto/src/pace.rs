@@ -15,7 +15,7 @@ mod ceiling;
 mod tests;
 
 use crate::limits::TRANSACTION_RECIPIENTS_MAX;
-pub use ceiling::{Ceiling, Profile};
+pub use ceiling::{Ceiling, Profile, REFUSALS_CISCO};
 use std::time::{Duration, Instant};
 
 /// Refused recipients in a session for a site of which nothing is known: Postfix's hard limit. A ceiling below it
@@ -35,6 +35,13 @@ const KEPT_TO_TRY_MAX: u32 = 256;
 const WAIT_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// How long a site is left alone at least that says we are too fast.
+const PAUSE_TOO_FAST: Duration = Duration::from_secs(5);
+/// The least share of new sessions a minute that is left, however often it was halved.
+const SHARE_MIN: f64 = 1.0 / 64.0;
+/// How much of the share comes back with each transaction that went well.
+const SHARE_STEP: f64 = 1.0 / 64.0;
 
 /// When the next session with a site may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +96,8 @@ pub struct SitePace {
     filled: Instant,
     paused_until: Option<Instant>,
     pushes: u32,
+    /// The share of new sessions a minute that the site bears: halved where it says that we are too fast.
+    share: f64,
     /// Since when it has pushed back and given no answer.
     pushing_since: Option<Instant>,
 }
@@ -109,8 +118,14 @@ impl SitePace {
             filled: now,
             paused_until: None,
             pushes: 0,
+            share: 1.0,
             pushing_since: None,
         }
+    }
+
+    /// What the pace stays below.
+    pub fn ceiling(&self) -> &Ceiling {
+        &self.ceiling
     }
 
     /// Whether a session may begin while `open` are open.
@@ -124,7 +139,7 @@ impl SitePace {
         }
         self.fill(now);
         if self.starts < 1.0 {
-            let wait = (1.0 - self.starts) * 60.0 / f64::from(self.ceiling.starts_a_minute);
+            let wait = (1.0 - self.starts) / self.starts_a_second();
             // What is left of a start may be too little for any clock to show.
             return Start::At(now + Duration::from_secs_f64(wait).max(WAIT_MIN));
         }
@@ -147,6 +162,7 @@ impl SitePace {
         self.fill(now);
         let learned = [&self.errors, &self.recipients, &self.transactions, &self.group];
         self.unbent
+            && self.share >= 1.0
             && self.pushing_since.is_none()
             && self.pause(now).is_none()
             && self.starts >= self.starts_max()
@@ -174,7 +190,11 @@ impl SitePace {
         self.pushes = 0;
         self.heard();
         let step = if self.unbent { 1.0 } else { 1.0 / self.window.max(1.0) };
-        self.window = (self.window + step).min(f64::from(self.ceiling.sessions));
+        if self.share >= 1.0 {
+            // A site that says that we are too fast bears no more sessions before it bears as many new ones a minute.
+            self.window = (self.window + step).min(f64::from(self.ceiling.sessions));
+        }
+        self.share = (self.share + SHARE_STEP).min(1.0);
         if recipients >= self.group.limit {
             self.group.kept();
         }
@@ -194,6 +214,36 @@ impl SitePace {
         self.paused_until = Some(now + pause.mul_f64(spread));
     }
 
+    /// The site said that we are too fast, or ask about too many who do not exist: it is left alone for
+    /// [`PAUSE_TOO_FAST`] at least, and the rate of new sessions is halved.
+    pub fn too_fast(&mut self, now: Instant, open: u32, entropy: u64) {
+        if self.pause(now).is_none() {
+            // The sessions of one burst are ended together: that is one sign, not many.
+            self.share = (self.share / 2.0).max(SHARE_MIN);
+            self.starts = self.starts.min(1.0);
+        }
+        self.pushed_back(now, open, entropy);
+        let least = now + PAUSE_TOO_FAST;
+        self.paused_until = Some(self.paused_until.map_or(least, |until| until.max(least)));
+    }
+
+    /// Whether a session of the site bears one transaction only.
+    pub fn bears_one_transaction(&self) -> bool {
+        self.transactions.limit == 1
+    }
+
+    /// Whether a session bears few refusals: by the profile, or because the site has shown it.
+    pub fn bounds_errors(&self) -> bool {
+        self.errors.limit < self.errors.most || self.errors.most <= ERRORS_AT_FIRST
+    }
+
+    /// How many more recipients a session may have, and how many more may be refused, going by the profile.
+    pub fn left(&self, tally: &Tally) -> (usize, usize) {
+        let recipients = self.ceiling.session_recipients.saturating_sub(tally.asked);
+        let refusals = self.ceiling.session_errors.saturating_sub(tally.errors);
+        (recipients as usize, refusals as usize)
+    }
+
     /// The site ended a session that had got answers, while `open` were open: it bore so much and no more.
     pub fn cut_off(&mut self, tally: &Tally, end: End, open: u32) {
         if tally.errors > 0 {
@@ -209,6 +259,11 @@ impl SitePace {
         } else {
             self.recipients.lower(tally.answers);
         }
+    }
+
+    /// The site broke the protocol, or fell silent, where a transaction was to begin behind others.
+    pub fn broke_between(&mut self, tally: &Tally) {
+        self.transactions.lower(tally.transactions.saturating_sub(1));
     }
 
     /// From `errors` refusals on the site takes its time with each further one: a new session is quicker.
@@ -263,10 +318,13 @@ impl SitePace {
     }
 
     fn fill(&mut self, now: Instant) {
-        let rate = f64::from(self.ceiling.starts_a_minute) / 60.0;
         let elapsed = now.saturating_duration_since(self.filled).as_secs_f64();
-        self.starts = (self.starts + elapsed * rate).min(self.starts_max());
+        self.starts = (self.starts + elapsed * self.starts_a_second()).min(self.starts_max());
         self.filled = self.filled.max(now);
+    }
+
+    fn starts_a_second(&self) -> f64 {
+        f64::from(self.ceiling.starts_a_minute) * self.share / 60.0
     }
 
     /// Most sessions that may begin at once.

@@ -3,5 +3,6 @@
 pub mod command;
 pub mod dialog;
 pub mod ehlo;
+pub mod interval;
 pub mod reply;
 pub mod status;

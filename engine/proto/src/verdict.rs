@@ -6,14 +6,18 @@
 
 pub mod catch_all;
 pub mod classify;
+mod echo;
+pub mod evidence;
 mod lexicon;
 #[cfg(test)]
 mod mutation_tests;
 mod patterns;
 mod provider;
+mod subject;
+mod translate;
 mod words;
 
-pub use classify::{Classification, ReplyView, classify, reason_at_rcpt};
+pub use classify::{Classification, ReplyView, Us, classify, reason_at_rcpt};
 pub use provider::Provider;
 
 /// Why an address is deliverable or not: the closed set of full-mode reasons of the API contract.

@@ -1,12 +1,11 @@
 //! What follows where a site blocks a source: the source rests there, and is not replaced.
 
-use crate::Finding;
 use crate::probe;
 use crate::runtime::Runtime;
 use crate::shard::Shard;
 use crate::site::Group;
-use crate::work::Work;
-use engine_proto::verdict::{Class, Classification, Reason, Scope};
+use crate::work::{Work, unverifiable};
+use engine_proto::verdict::{Class, Classification, Scope};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -80,5 +79,5 @@ pub(crate) fn end<R: Runtime>(shard: &Shard<R>, now: Instant) {
 }
 
 fn rested(work: Work, rule: &'static str, time: Duration) {
-    work.finish(Finding { reason: Reason::Unverifiable, rule, retry_after: Some(time) });
+    work.finish(unverifiable(rule, Some(time)));
 }

@@ -28,7 +28,7 @@ fn what_cannot_be_a_source_is_refused_with_what_to_do() {
     check(&["0.0.0.0"], "no address of one host");
     check(&["224.0.0.1"], "no address of one host");
     check(&["127.0.0.2", "127.0.0.2=a.example"], "127.0.0.2 is named twice");
-    check(&["127.0.0.2=a_b"], "EHLO name of the source 127.0.0.2 is no domain");
+    check(&["127.0.0.2=a_b"], "the EHLO name of the source 127.0.0.2: `a_b` is no full name");
     check(&["socks5://u:secret@127.0.0.1:1", "socks5://u:secret2@127.0.0.1:1"], "named twice");
     check(&["socks5://u:secret@127.0.0.1:1", "socks5://v:secret@127.0.0.1:1"], "");
     check(&["socks5://u@127.0.0.1:1"], "a user name and no password");

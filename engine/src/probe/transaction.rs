@@ -1,43 +1,36 @@
 //! One transaction, whoever its recipients are: those that are asked about, or control recipients.
 
+use super::context::ProbeContext;
 use crate::egress::rest;
+use crate::refusals::AskedRecipients;
 use crate::runtime::Runtime;
 use crate::session::Session;
-use crate::shard::Shard;
-use crate::site::Group;
+use crate::site::HeldAnswers;
 use engine_proto::pace::Tally;
 use engine_proto::smtp::dialog::{Closure, Event};
 use engine_proto::smtp::reply::Reply;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Where a session is held.
-pub(super) struct Scene<'a, R: Runtime> {
-    pub(super) shard: &'a Rc<Shard<R>>,
-    pub(super) group: &'a Rc<Group>,
-    /// The route.
-    pub(super) index: usize,
-}
-
 /// The recipients of a transaction, each named by its place in it, and what becomes of them.
 pub(super) trait Recipients<R: Runtime> {
     /// Adds what was said to the stories of those whom it concerns.
-    fn record(&mut self, scene: &Scene<'_, R>, story: &mut Vec<String>);
+    fn record(&mut self, context: &ProbeContext<'_, R>, story: &mut Vec<String>);
 
     /// The server answered for one.
-    fn answered(&mut self, scene: &Scene<'_, R>, heard: &Answered<'_>) -> Heard;
+    fn answered(&mut self, context: &ProbeContext<'_, R>, heard: &Answered<'_>) -> Heard;
 
     /// MAIL was refused. True when the session is to be left: it would hear the same again at once.
-    fn mail_refused(&mut self, scene: &Scene<'_, R>, reply: &Reply) -> bool;
+    fn mail_refused(&mut self, context: &ProbeContext<'_, R>, reply: &Reply) -> bool;
 
     /// Puts back those without an answer; true when that is nobody.
-    fn put_back(&mut self, scene: &Scene<'_, R>) -> bool;
+    fn put_back(&mut self, context: &ProbeContext<'_, R>) -> bool;
 
     /// The time of some was over, and not the server's.
-    fn out_of_time(&mut self, scene: &Scene<'_, R>);
+    fn out_of_time(&mut self, context: &ProbeContext<'_, R>);
 
     /// The session ended: the host is to be blamed, and who got no answer may be asked again.
-    fn cut_off(&mut self, scene: &Scene<'_, R>, closure: &Closure, tally: &Tally);
+    fn cut_off(&mut self, context: &ProbeContext<'_, R>, closure: &Closure, tally: &Tally);
 }
 
 /// An answer to RCPT.
@@ -80,12 +73,16 @@ pub(super) enum After {
 #[derive(Default)]
 pub(super) struct Course {
     pub(super) tally: Tally,
+    /// The answers that are held until it is known what they are worth.
+    pub(super) held: Rc<HeldAnswers>,
+    /// The server takes one transaction a session: control recipients go into the one of their domain's recipients.
+    pub(super) one_transaction: bool,
     tarpit: Tarpit,
 }
 
 /// Hears the answers to a transaction of `asked` recipients that was begun.
 pub(super) async fn hear<R: Runtime>(
-    scene: &Scene<'_, R>,
+    context: &ProbeContext<'_, R>,
     session: &mut Session<R>,
     asked: usize,
     course: &mut Course,
@@ -95,22 +92,24 @@ pub(super) async fn hear<R: Runtime>(
     course.tally.asked += asked as u32;
     course.tarpit.begin(R::now());
     let (mut after, mut answers, mut refusals) = (After::Open, 0, 0);
-    let pace = &scene.group.site.pace;
-    let route = &scene.group.routes[scene.index];
+    let pace = &context.group.site.pace;
+    let counted = AskedRecipients::begin(context.group.refusals.as_ref(), asked);
+    let route = &context.group.routes[context.index];
     loop {
         let event = session.next().await;
         if let Some(story) = &mut session.story {
-            recipients.record(scene, story);
+            recipients.record(context, story);
             story.clear();
         }
         match event {
             Event::Answered { index: place, reply } => {
-                scene.heard();
+                context.heard();
                 course.note(&reply);
+                counted.answered(&reply, context.shard.shared.refusal_step(session.heard_at));
                 let at = session.heard_at;
                 let behind_others = answers + refusals > 0;
                 match recipients
-                    .answered(scene, &Answered { place: place.into(), reply: &reply, behind_others, at })
+                    .answered(context, &Answered { place: place.into(), reply: &reply, behind_others, at })
                 {
                     Heard::Answer => {
                         answers += 1;
@@ -123,40 +122,42 @@ pub(super) async fn hear<R: Runtime>(
                 }
                 // Whatever it says of this one, it let us come as far as that.
                 pace.borrow_mut().heard();
-                if session.dialog.holds_back() && (after == After::Leave || route.chorus().is_some()) {
+                let is_enough = route.chorus().is_some() || route.domain_chorus().is_some();
+                if session.dialog.holds_back() && (after == After::Leave || is_enough) {
                     // Those who were not asked about yet are spared what they would hear here.
-                    recipients.put_back(scene);
+                    recipients.put_back(context);
                     return After::Leave;
                 }
                 if let Some(errors) = course.tarpit.note(at, &reply, course.tally.errors)
                     && usize::from(place) + 1 < asked
+                    && !pace.borrow().ceiling().waits_out_tarpits
                 {
                     pace.borrow_mut().tarpitted(errors);
-                    recipients.put_back(scene);
+                    recipients.put_back(context);
                     return After::Leave;
                 }
             }
             Event::MailRefused(reply) => {
-                if recipients.mail_refused(scene, &reply) {
+                if recipients.mail_refused(context, &reply) {
                     after = After::Leave;
                 }
             }
             Event::Ready => {
                 if answers > 0 {
-                    rest::answered(scene.shard, scene.group);
+                    rest::answered(context.shard, context.group);
                 }
                 if answers + refusals > 0 && after == After::Open {
                     pace.borrow_mut().answered(answers + refusals);
                 }
                 // Every recipient has its answer, or MAIL was refused and all were seen to.
-                return if recipients.put_back(scene) { after } else { After::Leave };
+                return if recipients.put_back(context) { after } else { After::Leave };
             }
             Event::Over(Closure::TimedOut(_)) if session.limit <= R::now() => {
-                recipients.out_of_time(scene);
+                recipients.out_of_time(context);
                 return After::Over;
             }
             Event::Over(closure) => {
-                recipients.cut_off(scene, &closure, &course.tally);
+                recipients.cut_off(context, &closure, &course.tally);
                 return After::Over;
             }
             Event::StartTls => {}
@@ -164,7 +165,7 @@ pub(super) async fn hear<R: Runtime>(
     }
 }
 
-impl<R: Runtime> Scene<'_, R> {
+impl<R: Runtime> ProbeContext<'_, R> {
     /// The server answered for a recipient.
     fn heard(&self) {
         self.group.routes[self.index].works();
@@ -174,6 +175,11 @@ impl<R: Runtime> Scene<'_, R> {
 }
 
 impl Course {
+    /// Nothing is known yet.
+    pub(super) fn new(one_transaction: bool) -> Course {
+        Course { one_transaction, ..Course::default() }
+    }
+
     fn note(&mut self, reply: &Reply) {
         self.tally.answers += 1;
         self.tally.errors += u32::from(!reply.is_positive());

@@ -8,9 +8,11 @@
 //! Questions of one turn of the thread that are equally long share a socket and a system call, which is where most of
 //! the time of a look-up went.
 
-use super::{Flight, Inner};
+use super::{Inner, PendingLookup};
 use crate::runtime::{Datagrams, Runtime, SEGMENTS_MAX};
 use crate::seed::HashMap;
+use engine_proto::dns::lookup::Heard;
+use engine_proto::dns::window::{Overdue, Place};
 use rand::Rng;
 use std::cell::{Cell, RefCell};
 use std::io::ErrorKind;
@@ -49,15 +51,28 @@ struct Port<R: Runtime> {
     uses: Cell<u32>,
     retired: Cell<bool>,
     /// Who waits for an answer with this id.
-    pending: RefCell<HashMap<u16, Rc<Flight<R>>>>,
+    pending: RefCell<HashMap<u16, Awaits<R>>>,
+}
+
+/// What an answer is awaited for.
+enum Awaits<R: Runtime> {
+    Lookup(Rc<PendingLookup<R>>),
+    /// The lookup has ended; an answer shows that the question was not lost.
+    Late,
 }
 
 /// A question that is to be sent.
 pub(super) struct Outgoing<R: Runtime> {
-    pub(super) flight: Rc<Flight<R>>,
+    pub(super) pending: Rc<PendingLookup<R>>,
     pub(super) upstream: usize,
     pub(super) id: u16,
     pub(super) payload: Vec<u8>,
+    /// Until it is sent.
+    pub(super) place: Cell<Option<Place>>,
+    /// When its place is given back.
+    pub(super) overdue_at: Instant,
+    /// The lookup's first message.
+    pub(super) is_first: bool,
 }
 
 /// Questions of this turn.
@@ -67,6 +82,13 @@ pub(super) struct Outbox<R: Runtime>(Vec<Outgoing<R>>);
 pub(super) struct Sent<R: Runtime> {
     port: Rc<Port<R>>,
     id: u16,
+    pub(super) at: Instant,
+    pub(super) overdue_at: Instant,
+    pub(super) is_first: bool,
+    /// Until it is answered or overdue.
+    pub(super) place: Cell<Option<Place>>,
+    /// Since it is overdue, until it is answered.
+    pub(super) overdue: Cell<Option<Overdue>>,
 }
 
 impl<R: Runtime> Default for Outbox<R> {
@@ -88,9 +110,19 @@ impl<R: Runtime> Outbox<R> {
 }
 
 impl<R: Runtime> Sent<R> {
-    /// Nobody waits for the answer any more.
-    pub(super) fn forget(self) {
-        self.port.pending.borrow_mut().remove(&self.id);
+    /// To which resolver.
+    pub(super) fn upstream(&self) -> usize {
+        self.port.upstream
+    }
+
+    /// Nobody waits for the answer any more. False when it had come.
+    pub(super) fn forget(self) -> bool {
+        self.port.pending.borrow_mut().remove(&self.id).is_some()
+    }
+
+    /// The answer matters only for what it shows of the resolver.
+    pub(super) fn await_late(&self) {
+        self.port.pending.borrow_mut().insert(self.id, Awaits::Late);
     }
 }
 
@@ -117,27 +149,33 @@ impl<R: Runtime> Ports<R> {
 /// Sends questions: those to one resolver that are equally long over one socket, with one call.
 pub(super) fn send<R: Runtime>(inner: &Rc<Inner<R>>, mut outgoing: Vec<Outgoing<R>>) {
     let now = R::now();
-    // Who has been answered meanwhile, by another resolver, waits for nothing.
-    outgoing.retain(|question| question.flight.lookup.borrow().is_some());
     outgoing.sort_by_key(|question| (question.upstream, question.payload.len()));
     let mut datagrams = Vec::new();
     for alike in outgoing.chunk_by(|a, b| (a.upstream, a.payload.len()) == (b.upstream, b.payload.len())) {
-        let mut left: Vec<&Outgoing<R>> = alike.iter().collect();
+        // Who was answered since, by another resolver, waits for nothing.
+        let waits = |question: &&Outgoing<R>| question.pending.lookup.borrow().is_some();
+        let mut left: Vec<&Outgoing<R>> = alike.iter().filter(waits).collect();
         while let Some(first) = left.first() {
             let Some(port) = port(inner, first.upstream, first.id, now) else {
-                left.iter().for_each(|question| inner.unreachable(&question.flight, question.upstream, now));
+                left.iter().for_each(|question| inner.unreachable(&question.pending, question.upstream, now));
                 break;
             };
             let mut batch = Vec::with_capacity(left.len().min(SEGMENTS_MAX));
             // An id that is in use on this socket waits for the next one.
             left.retain(|question| {
-                let fits = batch.len() < SEGMENTS_MAX && port.await_answer(question);
+                let fits = batch.len() < SEGMENTS_MAX && port.await_answer(question, now);
                 if fits {
                     batch.push(*question);
                 }
                 !fits
             });
             send_over(inner, &port, &batch, &mut datagrams, now);
+        }
+    }
+    // What was not sent.
+    for question in outgoing {
+        if let Some(place) = question.place.take() {
+            inner.give_back(question.upstream, place);
         }
     }
 }
@@ -166,7 +204,7 @@ fn send_over<R: Runtime>(
     }
     for question in batch {
         if port.socket.send(&question.payload).is_err() {
-            inner.unreachable(&question.flight, question.upstream, now);
+            inner.unreachable(&question.pending, question.upstream, now);
         }
     }
 }
@@ -212,29 +250,71 @@ fn open<R: Runtime>(inner: &Rc<Inner<R>>, upstream: usize, now: Instant) -> Opti
 
 impl<R: Runtime> Port<R> {
     /// False when another question with its id waits here.
-    fn await_answer(self: &Rc<Self>, question: &Outgoing<R>) -> bool {
+    fn await_answer(self: &Rc<Self>, question: &Outgoing<R>, now: Instant) -> bool {
         let mut pending = self.pending.borrow_mut();
         if pending.contains_key(&question.id) {
             return false;
         }
-        pending.insert(question.id, Rc::clone(&question.flight));
-        question.flight.sent.borrow_mut().push(Sent { port: Rc::clone(self), id: question.id });
+        pending.insert(question.id, Awaits::Lookup(Rc::clone(&question.pending)));
+        question.pending.sent.borrow_mut().push(Sent {
+            port: Rc::clone(self),
+            id: question.id,
+            at: now,
+            overdue_at: question.overdue_at,
+            is_first: question.is_first,
+            place: Cell::new(question.place.take()),
+            overdue: Cell::new(None),
+        });
         true
     }
 
     /// ICMP: everybody who asked over this socket may have been meant.
     fn refused(&self, inner: &Rc<Inner<R>>, now: Instant) {
-        let pending: Vec<Rc<Flight<R>>> = self.pending.borrow().values().cloned().collect();
-        pending.iter().for_each(|flight| inner.unreachable(flight, self.upstream, now));
+        let lookup = |awaits: &Awaits<R>| match awaits {
+            Awaits::Lookup(pending) => Some(Rc::clone(pending)),
+            Awaits::Late => None,
+        };
+        let pending: Vec<_> = self.pending.borrow().values().filter_map(lookup).collect();
+        pending.iter().for_each(|pending| inner.unreachable(pending, self.upstream, now));
     }
 
     /// Hands a datagram to whom it is for.
-    fn deliver(&self, inner: &Rc<Inner<R>>, datagram: &[u8], now: Instant) {
-        // The first two octets are the id (RFC 1035 4.1.1); all else is checked by the lookup.
-        let id = datagram.first_chunk().map(|id| u16::from_be_bytes(*id));
-        if let Some(flight) = id.and_then(|id| self.pending.borrow().get(&id).cloned()) {
-            flight.show(|lookup| lookup.handle_datagram(self.upstream, datagram));
-            inner.go_on(&flight, now);
+    fn deliver(self: &Rc<Self>, inner: &Rc<Inner<R>>, datagram: &[u8], now: Instant) {
+        // The first two bytes are the id (RFC 1035 4.1.1); all else is checked by the lookup.
+        let Some(id) = datagram.first_chunk().map(|id| u16::from_be_bytes(*id)) else { return };
+        let pending = match self.pending.borrow().get(&id) {
+            Some(Awaits::Lookup(pending)) => Some(Rc::clone(pending)),
+            Some(Awaits::Late) => None,
+            None => return,
+        };
+        let Some(pending) = pending else {
+            self.pending.borrow_mut().remove(&id);
+            return;
+        };
+        let heard = pending.show(|lookup| lookup.handle_datagram(self.upstream, datagram, now));
+        match heard {
+            None | Some(Heard::Nothing) => return,
+            Some(heard) => self.note(inner, &pending, (id, heard), now),
+        }
+        inner.go_on(&pending, now);
+        inner.pump(self.upstream, now);
+    }
+
+    /// The question with this id was answered.
+    fn note(
+        self: &Rc<Self>,
+        inner: &Inner<R>,
+        pending: &PendingLookup<R>,
+        (id, heard): (u16, Heard),
+        now: Instant,
+    ) {
+        let mut all = pending.sent.borrow_mut();
+        let Some(at) = all.iter().position(|sent| sent.id == id && Rc::ptr_eq(&sent.port, self)) else {
+            return;
+        };
+        inner.on_heard(&all[at], heard, now);
+        if heard != Heard::Folded {
+            all.swap_remove(at).forget();
         }
     }
 }

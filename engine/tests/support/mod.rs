@@ -3,7 +3,7 @@
 use engine::Engine;
 use engine::config::{DriverChoice, EngineConfig, Network, Pace, RuntimeChoice};
 use mailnet::{Mailnet, Running, Scenario};
-use std::net::SocketAddr;
+use std::net::ToSocketAddrs;
 
 pub fn world(text: &str) -> Running {
     let any = "127.0.0.1:0".parse().expect("an address");
@@ -11,17 +11,21 @@ pub fn world(text: &str) -> Running {
     Mailnet::start(scenario).expect("mailnet starts")
 }
 
-pub fn engine(resolver: SocketAddr, smtp_port: u16) -> Engine {
-    Engine::start(EngineConfig {
-        resolvers: vec![resolver],
+/// An engine that asks one resolver, or several.
+pub fn engine(resolvers: impl ToSocketAddrs, smtp_port: u16, pace: Pace) -> Engine {
+    Engine::start(config(resolvers, smtp_port, pace)).expect("the engine starts")
+}
+
+pub fn config(resolvers: impl ToSocketAddrs, smtp_port: u16, pace: Pace) -> EngineConfig {
+    EngineConfig {
+        resolvers: resolvers.to_socket_addrs().expect("addresses").collect(),
         smtp_port,
         allow_net: vec![Network::parse("127.0.0.0/8").expect("a network")],
         ehlo: Some("probe.example".into()),
         shards: 2,
         runtime: RuntimeChoice::Monoio,
         driver: DriverChoice::Epoll,
-        pace: Pace::Lab,
+        pace,
         ..EngineConfig::default()
-    })
-    .expect("the engine starts")
+    }
 }

@@ -8,7 +8,7 @@ use super::queue::{Limits, Queue, Row, Ticket};
 use crate::clock;
 use crate::convert;
 use crate::engine_client::Line;
-use crate::metrics::{Checked, Tally};
+use crate::metrics::{Checked, Tally, count};
 use crate::runtime::{self, Driver};
 use crate::store::{AccountId, Known, OpenBatch, RowAnswer, RowOutcome, Store, StoreError};
 use crate::survive::forget;
@@ -109,8 +109,8 @@ impl Feeder {
             let Some((ticket, question)) = queue.next(now, Instant::now()) else { return Pause::Idle };
             let (address, account) = (question.address.clone(), question.account);
             match self.store.known(question.account, &question.hash, now) {
-                Ok(Known::Own(result)) => queue.known(ticket, RowOutcome::Repeated(result.reason)),
-                Ok(Known::Shared(result)) => queue.known(ticket, RowOutcome::Reused(result.reason)),
+                Ok(Known::Own(result)) => queue.known(ticket, RowOutcome::Repeated(result.verdict.reason)),
+                Ok(Known::Shared(result)) => queue.known(ticket, RowOutcome::Reused(result.verdict)),
                 Ok(Known::Nothing) => {
                     if let Some(pause) = self.ask(queue, ticket, account, address) {
                         return pause;
@@ -168,7 +168,7 @@ impl Feeder {
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
         for _ in 0..ANSWERS_IN_A_TURN_MAX {
             let Poll::Ready(answer) = pin!(self.line.answer()).poll(&mut cx) else { break };
-            take(queue, answer);
+            self.take(queue, answer);
         }
     }
 
@@ -211,7 +211,23 @@ impl Feeder {
         .await;
         drop(answer);
         if let Some(answer) = answered {
-            take(queue, answer);
+            self.take(queue, answer);
+        }
+    }
+
+    /// Hands an answer of the engine to the queue.
+    fn take(&self, queue: &mut Queue, Answer { ticket, result, .. }: Answer) {
+        let now = clock::now();
+        match result {
+            Ok(finding) => queue.found(ticket, convert::verdict(&finding), finding.retry_after, now),
+            Err(Outage::Unavailable) => queue.failed(ticket, now),
+            Err(Outage::Crowded) => queue.crowded(ticket, now),
+            Err(Outage::OverBudget(after)) => {
+                count(&self.tally.over_budget);
+                queue.over_budget(ticket, after, now);
+            }
+            // The engine ends, and so does the feeder: the next start asks again.
+            Err(Outage::Stopping) => {}
         }
     }
 
@@ -234,21 +250,8 @@ fn owner(account: AccountId) -> u64 {
 /// The verdict of a row that has one.
 fn verdict(answer: &RowAnswer) -> Option<Reason> {
     match answer.outcome {
-        RowOutcome::Verified(reason) | RowOutcome::Reused(reason) | RowOutcome::Repeated(reason) => {
-            Some(reason)
-        }
+        RowOutcome::Verified(verdict) | RowOutcome::Reused(verdict) => Some(verdict.reason),
+        RowOutcome::Repeated(reason) => Some(reason),
         RowOutcome::Unanswered => None,
-    }
-}
-
-fn take(queue: &mut Queue, Answer { ticket, result, .. }: Answer) {
-    match result {
-        Ok(finding) => {
-            queue.found(ticket, convert::reason(finding.reason), finding.retry_after, clock::now());
-        }
-        Err(Outage::Unavailable) => queue.failed(ticket, clock::now()),
-        Err(Outage::Crowded) => queue.crowded(ticket, clock::now()),
-        // The engine ends, and so does the feeder: the next start asks again.
-        Err(Outage::Stopping) => {}
     }
 }

@@ -5,10 +5,10 @@
 //! that no account waits for another's batches; within an account the older batch comes first.
 //!
 //! What bounds the memory: rows are loaded only while their account has few that are ready, and only as long as
-//! there is room, for the account and for all.
+//! there is room, for the account and for all. Questions that wait for the budget of their site have room of their own,
+//! so that they keep no other rows from being loaded.
 
-use crate::store::{AccountId, AddressHash, BatchId, OpenBatch, RowAnswer, RowOutcome, UnixMs};
-use api::Reason;
+use crate::store::{AccountId, AddressHash, BatchId, OpenBatch, RowAnswer, RowOutcome, UnixMs, Verdict};
 use engine::proto::address::Address;
 use engine::proto::limits::BULK_PATIENCE;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 const LOADED_MAX: usize = 100_000;
 /// Most of them of one account: those that are put off may stay for `wait`, and others are not to wait for them.
 const LOADED_OF_ACCOUNT_MAX: usize = 25_000;
+/// Most questions that wait for the budget of their site, beside those.
+const WAITING_FOR_BUDGET_MAX: usize = 100_000;
 /// An account with fewer questions ready has its next batch loaded.
 const READY_LOW: usize = 200;
 /// A question that another batch of the account has under way is put off so long: then the store knows the answer.
@@ -28,6 +30,9 @@ const CROWDED_WAIT: u64 = 500;
 const RETRY_MIN: u64 = 1_000;
 /// The longest time between two tries in an outage.
 const OUTAGE_RETRY_MAX: u64 = 60_000;
+/// The longest time between two tries of a question whose site is not to be asked more for now: those that are accepted
+/// meanwhile may make room.
+const BUDGET_RETRY_MAX: u64 = 300_000;
 /// A batch whose rows cannot be read is put off so long.
 const UNREADABLE_WAIT: u64 = 60_000;
 /// The engine answers well before. This is for the day on which it does not.
@@ -82,6 +87,8 @@ pub struct Question {
     /// What the last try was put off by: for the server's sake, and in an outage.
     put_off: u64,
     put_off_by_outage: u64,
+    /// It waits for the budget of its site, in the room for such questions.
+    waits_for_budget: bool,
 }
 
 #[derive(Default)]
@@ -89,7 +96,7 @@ struct Account {
     /// Batches whose turn has not come.
     unloaded: VecDeque<OpenBatch>,
     ready: VecDeque<Question>,
-    /// Questions in memory: ready, under way or put off.
+    /// Questions in memory: ready, under way or put off, without those in the room for what waits for a budget.
     loaded: usize,
     in_asking: bool,
     in_loading: bool,
@@ -115,6 +122,7 @@ pub struct Queue {
     unreadable: BTreeMap<(UnixMs, BatchId), OpenBatch>,
     answers: Vec<RowAnswer>,
     loaded: usize,
+    waiting_for_budget: usize,
     /// The next ticket, and what tells two questions apart that are put off to the same moment.
     next: u64,
 }
@@ -140,6 +148,7 @@ impl Queue {
             unreadable: BTreeMap::new(),
             answers: Vec::new(),
             loaded: 0,
+            waiting_for_budget: 0,
             next: 0,
         }
     }
@@ -193,6 +202,7 @@ impl Queue {
                     rows: vec![index],
                     put_off: 0,
                     put_off_by_outage: 0,
+                    waits_for_budget: false,
                 }),
             }
         }
@@ -256,11 +266,11 @@ impl Queue {
     }
 
     /// The engine's answer; the server may have asked for a later try.
-    pub fn found(&mut self, ticket: Ticket, reason: Reason, retry_after: Option<Duration>, now: UnixMs) {
+    pub fn found(&mut self, ticket: Ticket, verdict: Verdict, retry_after: Option<Duration>, now: UnixMs) {
         let Some(mut question) = self.take(ticket) else { return };
         match retry_after.and_then(|after| again(&mut question, after, self.limits.wait, now)) {
             Some(due) => self.postpone(question, due),
-            None => self.settle(question, RowOutcome::Verified(reason)),
+            None => self.settle(question, RowOutcome::Verified(verdict)),
         }
     }
 
@@ -278,6 +288,23 @@ impl Queue {
         if let Some(question) = self.take(ticket) {
             self.postpone(question, now.saturating_add(CROWDED_WAIT));
         }
+    }
+
+    /// Its site is not to be asked more for now, but may be again after this long: others are asked about meanwhile. At
+    /// the deadline it is tried a last time, then it is refunded, as nobody was asked.
+    pub fn over_budget(&mut self, ticket: Ticket, after: Duration, now: UnixMs) {
+        let Some(mut question) = self.take(ticket) else { return };
+        let deadline = question.created_at.saturating_add(millis(self.limits.wait));
+        if now >= deadline {
+            return self.settle(question, RowOutcome::Unanswered);
+        }
+        if self.waiting_for_budget < WAITING_FOR_BUDGET_MAX {
+            question.waits_for_budget = true;
+            self.waiting_for_budget += 1;
+            self.unload(question.account);
+        }
+        let after = millis(after).clamp(RETRY_MIN, BUDGET_RETRY_MAX);
+        self.postpone(question, now.saturating_add(after).min(deadline));
     }
 
     /// Gives up waiting for what is under way for too long.
@@ -314,11 +341,24 @@ impl Queue {
         while let Some(entry) = self.later.first_entry()
             && entry.key().0 <= now
         {
-            let question = entry.remove();
+            let mut question = entry.remove();
             let id = question.account;
-            self.accounts.entry(id).or_default().ready.push_front(question);
+            let account = self.accounts.entry(id).or_default();
+            if std::mem::take(&mut question.waits_for_budget) {
+                self.waiting_for_budget -= 1;
+                self.loaded += 1;
+                account.loaded += 1;
+            }
+            account.ready.push_front(question);
             self.take_place(id);
         }
+    }
+
+    /// A question of the account leaves the memory, or goes to the room for what waits for a budget.
+    fn unload(&mut self, id: AccountId) {
+        self.loaded -= 1;
+        self.accounts.entry(id).or_default().loaded -= 1;
+        self.take_place(id);
     }
 
     fn take(&mut self, ticket: Ticket) -> Option<Question> {
@@ -335,7 +375,9 @@ impl Queue {
     fn settle(&mut self, question: Question, outcome: RowOutcome) {
         let Question { account: id, batch, rows, .. } = question;
         let others = match outcome {
-            RowOutcome::Verified(reason) | RowOutcome::Reused(reason) => RowOutcome::Repeated(reason),
+            RowOutcome::Verified(verdict) | RowOutcome::Reused(verdict) => {
+                RowOutcome::Repeated(verdict.reason)
+            }
             same => same,
         };
         let outcomes = std::iter::once(outcome).chain(std::iter::repeat(others));
@@ -347,9 +389,7 @@ impl Queue {
                 self.batches.remove(&batch);
             }
         }
-        self.loaded -= 1;
-        self.accounts.entry(id).or_default().loaded -= 1;
-        self.take_place(id);
+        self.unload(id);
     }
 
     /// Puts the account at the end of the rows in which it has a place to take, or forgets it.

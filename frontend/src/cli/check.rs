@@ -1,6 +1,7 @@
 //! `mailprobe check`: a few addresses, asked about at once, printed in the order given.
 
-use super::flags::{ENGINE, Flags};
+use super::flags::{ENGINE, Flags, STATE};
+use super::installation::{self, Keeper, Sharing};
 use super::{Failure, StartEngine, log, open_files};
 use crate::convert;
 use crate::detail::detail;
@@ -8,7 +9,7 @@ use crate::engine_client::Line;
 use crate::fast::judge;
 use api::{Checked, Detail, FastFindings, Findings, Reason, Verification};
 use engine::proto::address::Address;
-use engine::{Answer, Finding, Priority, Refusal, Request};
+use engine::{Answer, Finding, Outage, Priority, Refusal, Request};
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
@@ -35,12 +36,12 @@ pub struct Args {
     #[arg(long)]
     trace: bool,
     #[command(flatten)]
-    flags: Flags<ENGINE>,
+    flags: Flags<{ ENGINE | STATE }>,
 }
 
-/// What is known of one address: no answer where the engine could not ask.
+/// What is known of one address.
 struct Row {
-    answer: Option<Told>,
+    answer: Result<Told, Outage>,
     trace: Vec<String>,
 }
 
@@ -62,32 +63,66 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     let config = args.flags.config()?;
     log::warnings();
     open_files::raise(config.engine.sessions);
-    let engine = start_engine(config.engine_config()?)?;
-    let line = engine.line(UNDER_WAY_MAX);
-    let rows = match args.fast {
-        true => ask_fast(&*line, &args.addresses),
-        false => ask(&*line, &args.addresses, args.trace),
+    let mut engine_config = config.engine_config()?;
+    let installation = match args.fast {
+        true => None,
+        false => installation::open(config.state.as_ref(), Sharing::Beside).map_err(Failure::failed)?,
     };
-    let rows = rows.and_then(|mut rows| {
-        if args.detail && !args.fast {
-            add_details(&*line, &args.addresses, &mut rows)?;
-        }
-        Ok(rows)
-    });
+    if let Some(installation) = &installation {
+        installation.kept.give_to(&mut engine_config);
+    }
+    let engine = start_engine(engine_config)?;
+    let keeper = installation.map(|installation| Keeper::start(installation, engine.refusals()));
+    let keeper = keeper.transpose().map_err(Failure::failed)?;
+    let rows = ask_all(&*engine.line(UNDER_WAY_MAX), args);
     engine.stop();
+    // The rows are told first: what was asked must not be lost with the counts.
+    let kept = keeper.map_or(Ok(()), Keeper::finish);
     let rows = rows?;
     let mut output = io::stdout().lock();
     for (address, row) in args.addresses.iter().zip(&rows) {
         print(&mut output, args, address, row)?;
     }
     output.flush()?;
-    if rows.iter().any(|row| row.answer.is_none()) {
-        return Err(Failure::failed(
-            "the engine could not ask: no resolver answers, or no mail server can be reached; check --resolver, and \
-             that outbound connections to port 25 are let through",
-        ));
+    if let Some(why) = unasked(&rows) {
+        return Err(Failure::failed(why));
     }
-    Ok(())
+    kept.map_err(|why| Failure::failed(format!("the addresses are checked, but {why}")))
+}
+
+fn ask_all(line: &dyn Line, args: &Args) -> Result<Vec<Row>, Failure> {
+    if args.fast {
+        return ask_fast(line, &args.addresses);
+    }
+    let mut rows = ask(line, &args.addresses, args.trace)?;
+    if args.detail {
+        add_details(line, &args.addresses, &mut rows)?;
+    }
+    Ok(rows)
+}
+
+/// Why there is no answer about some of the addresses, and what to do.
+fn unasked(rows: &[Row]) -> Option<String> {
+    let outages = || rows.iter().filter_map(|row| row.answer.as_ref().err());
+    let budgets = outages().filter_map(|outage| match outage {
+        Outage::OverBudget(after) => Some(*after),
+        _ => None,
+    });
+    let budgets: Vec<Duration> = budgets.collect();
+    if outages().count() > budgets.len() {
+        return Some(
+            "the engine could not ask: no resolver answers, or no mail server can be reached; check --resolver, and \
+             that outbound connections to port 25 are let through"
+                .into(),
+        );
+    }
+    let minutes = budgets.iter().max()?.as_secs().div_ceil(60);
+    Some(format!(
+        "{} of the addresses {} not asked about: their servers have refused as many recipients within the hour as our \
+         own budget allows; ask again in {minutes} min, or with --pace fast, which allows more",
+        budgets.len(),
+        if budgets.len() == 1 { "was" } else { "were" },
+    ))
 }
 
 /// Fast checks, so many at once.
@@ -106,9 +141,9 @@ fn ask_fast(line: &dyn Line, addresses: &[String]) -> Result<Vec<Row>, Failure> 
         }
         for asked in asked {
             let judged = match asked {
-                None => Some((Reason::InvalidSyntax, FastFindings { suggestion: None, checks: None })),
+                None => Ok((Reason::InvalidSyntax, FastFindings { suggestion: None, checks: None })),
                 Some((address, pending)) => {
-                    judge(&address, pending.answer_blocking(SILENCE_MAX).ok_or_else(stuck)?).ok()
+                    judge(&address, pending.answer_blocking(SILENCE_MAX).ok_or_else(stuck)?)
                 }
             };
             let answer = judged.map(|(reason, findings)| Told {
@@ -127,7 +162,7 @@ fn add_details(line: &dyn Line, addresses: &[String], rows: &mut [Row]) -> Resul
     for (texts, rows) in addresses.chunks(UNDER_WAY_MAX).zip(rows.chunks_mut(UNDER_WAY_MAX)) {
         let mut asked = Vec::with_capacity(rows.len());
         for (text, row) in texts.iter().zip(rows) {
-            if let (Ok(address), Some(told)) = (Address::parse(text), &mut row.answer) {
+            if let (Ok(address), Ok(told)) = (Address::parse(text), &mut row.answer) {
                 let pending = line.facts(address.domain().clone()).map_err(|_| busy())?;
                 asked.push((address, told, pending));
             }
@@ -155,13 +190,14 @@ fn ask(line: &dyn Line, addresses: &[String], trace: bool) -> Result<Vec<Row>, F
     // The first pass fills in what needs no asking; tickets are the indices of the rows.
     let mut waiting = Vec::new();
     for (index, text) in addresses.iter().enumerate() {
-        rows.push(Row { answer: None, trace: Vec::new() });
+        // Each is answered, or the whole command ends.
+        rows.push(Row { answer: Err(Outage::Stopping), trace: Vec::new() });
         match Address::parse(text) {
             Ok(address) => waiting.push((index, address)),
             Err(_) => {
                 let reason = engine::proto::verdict::Reason::InvalidSyntax;
                 rows[index].answer =
-                    Some(Finding { reason, rule: "invalid_syntax", retry_after: None }.into());
+                    Ok(Finding { reason, rule: "invalid_syntax", retry_after: None, evidence: None }.into());
             }
         }
     }
@@ -185,7 +221,7 @@ fn ask(line: &dyn Line, addresses: &[String], trace: bool) -> Result<Vec<Row>, F
                 heard = Instant::now();
                 pending -= 1;
                 if let Some(row) = usize::try_from(ticket).ok().and_then(|index| rows.get_mut(index)) {
-                    *row = Row { answer: result.ok().map(Told::from), trace };
+                    *row = Row { answer: result.map(Told::from), trace };
                 }
             }
             None if heard.elapsed() > SILENCE_MAX => {
@@ -198,7 +234,7 @@ fn ask(line: &dyn Line, addresses: &[String], trace: bool) -> Result<Vec<Row>, F
 }
 
 fn print(output: &mut impl Write, args: &Args, address: &str, row: &Row) -> Result<(), Failure> {
-    let Some(Told { reason, rule, findings }) = &row.answer else { return Ok(()) };
+    let Ok(Told { reason, rule, findings }) = &row.answer else { return Ok(()) };
     if args.json {
         let verification = Verification {
             email: address.to_owned(),
@@ -257,4 +293,30 @@ fn verdict(reason: Reason) -> &'static str {
 /// What peers and arguments say must not move the terminal's cursor.
 fn shown(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_told_why_addresses_were_not_asked_about() {
+        let minutes = |count: u64| Outage::OverBudget(Duration::from_secs(count * 60 - 1));
+        let down = "the engine could not ask: ";
+        for (outages, expected) in [
+            (&[][..], None),
+            (&[minutes(5)][..], Some("1 of the addresses was not asked about: their servers have refused ")),
+            (&[minutes(5), minutes(40)], Some("2 of the addresses were not asked about: ")),
+            (&[Outage::Unavailable], Some(down)),
+            (&[minutes(5), Outage::Unavailable], Some(down)),
+        ] {
+            let rows: Vec<Row> =
+                outages.iter().map(|outage| Row { answer: Err(*outage), trace: Vec::new() }).collect();
+            let said = unasked(&rows);
+            assert_eq!(said.is_some(), expected.is_some());
+            assert!(said.is_none_or(|said| said.starts_with(expected.unwrap())), "{outages:?}");
+        }
+        let row = Row { answer: Err(minutes(40)), trace: Vec::new() };
+        assert!(unasked(&[row]).unwrap().contains("ask again in 40 min, or with --pace fast"));
+    }
 }

@@ -3,15 +3,17 @@
 //! In: `{"mx": "mx.example.com", "stage": "rcpt", "reply": "550 5.1.1 No such user"}`. `stage` is `banner`, `ehlo`,
 //! `mail`, `rcpt` or `control` (RCPT of the control recipient); `mx` may be left out. `reply` is the text as the
 //! server sent it; its lines may be parted by CRLF, LF or those escaped twice, and lines after the first may come
-//! without the reply code. Out: `{"class", "scope", "reason", "rule"}`, as docs/verdicts.md explains them.
+//! without the reply code. `recipient` (the address that RCPT named), `mail_from`, `ehlo` and `source` (our address, name
+//! and IP address, as the server knows them) may be left out; with them, replies about us are told better. Out: `{"class", "scope", "reason", "rule"}`, as docs/verdicts.md explains them.
 //!
 //! Every line in gives one line out, in order: a line that cannot be read gives `{"error", "line"}`.
 
 use engine::proto::smtp::reply::Reply;
 use engine::proto::verdict::catch_all::{ControlFinding, accepts_everything};
-use engine::proto::verdict::{Class, Classification, Reason, ReplyView, Stage, classify, reason_at_rcpt};
+use engine::proto::verdict::{Class, Classification, Reason, ReplyView, Stage, Us, classify, reason_at_rcpt};
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, Write};
+use std::net::IpAddr;
 
 /// Longest line that is read, in bytes, its end included.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
@@ -22,6 +24,12 @@ struct Question {
     mx: String,
     stage: String,
     reply: String,
+    recipient: Option<String>,
+    #[serde(default)]
+    mail_from: String,
+    #[serde(default)]
+    ehlo: String,
+    source: Option<IpAddr>,
 }
 
 #[derive(Serialize)]
@@ -103,7 +111,9 @@ fn answer(line: &[u8]) -> Result<Answer, String> {
     let question: Question = serde_json::from_slice(line).map_err(|error| explain(&error))?;
     let stage = stage(&question.stage).ok_or("stage is none of banner, ehlo, mail, rcpt, control")?;
     let reply = reply(&question.reply).ok_or("reply does not begin with a reply code from 200 to 599")?;
-    let found = classify(&ReplyView { stage, mx: &question.mx, reply: &reply });
+    let us = Us { reverse_path: &question.mail_from, ehlo: &question.ehlo, source: question.source };
+    let recipient = question.recipient.as_deref();
+    let found = classify(&ReplyView { stage, mx: &question.mx, reply: &reply, recipient, us });
     Ok(Answer {
         class: found.class.as_str(),
         scope: found.scope.as_str(),
@@ -115,7 +125,10 @@ fn answer(line: &[u8]) -> Result<Answer, String> {
 /// What is wrong with the JSON, without the values that serde would quote: they may be addresses.
 fn explain(error: &serde_json::Error) -> String {
     match error.classify() {
-        serde_json::error::Category::Data => "not an object with the strings mx, stage and reply".into(),
+        serde_json::error::Category::Data => {
+            "not an object with the strings stage and reply (and mx, recipient, mail_from, ehlo, source)"
+                .into()
+        }
         _ => format!("not JSON: column {}", error.column()),
     }
 }
@@ -237,6 +250,22 @@ mod tests {
     }
 
     #[test]
+    fn an_echo_of_us_is_told_from_one_of_the_recipient() {
+        let asked = r#""stage":"rcpt","recipient":"bob@example.com","mail_from":"a@probe.example","ehlo":"mx.probe.example","source":"203.0.113.5""#;
+        for (reply, class, reason) in [
+            ("550 5.1.1 <bob@example.com>: user unknown", "NF", "mailbox_not_found"),
+            ("550 5.1.1 <a@probe.example>: user unknown", "POL", "unverifiable"),
+            ("550 5.1.1 user unknown (mx.probe.example)", "POL", "unverifiable"),
+            ("550 5.1.1 user unknown [203.0.113.5]", "POL", "unverifiable"),
+            ("550 5.1.1 <bob@example.com>: user unknown [203.0.113.5]", "NF", "mailbox_not_found"),
+        ] {
+            let (lines, malformed) = classified(&format!(r#"{{{asked},"reply":"{reply}"}}"#));
+            assert_eq!(malformed, 0, "{reply}");
+            assert_eq!((&lines[0]["class"], &lines[0]["reason"]), (&class.into(), &reason.into()), "{reply}");
+        }
+    }
+
+    #[test]
     fn what_cannot_be_read_is_said_in_its_place() {
         let good = r#"{"stage":"rcpt","reply":"250 ok"}"#;
         let long = format!(r#"{{"stage":"rcpt","reply":"250 {}"}}"#, "x".repeat(LINE_BYTES_MAX));
@@ -251,6 +280,8 @@ mod tests {
             r#"{"stage":"rcpt","reply":"650 x"}"#,
             r#"{"stage":"rcpt","reply":7}"#,
             r#"{"stage":"rcpt","reply":"25é"}"#,
+            r#"{"stage":"rcpt","reply":"250 ok","source":"mx.example.com"}"#,
+            r#"{"stage":"rcpt","reply":"250 ok","mail_from":7}"#,
             &long,
         ];
         let input: String = bad.iter().map(|line| format!("{line}\n{good}\n")).collect();

@@ -22,28 +22,34 @@ mod domains;
 mod driver;
 mod flight;
 mod json;
+mod left;
+mod outage;
 mod progress;
 mod putoff;
 mod rows;
 mod seen;
 mod sink;
 pub(crate) mod source;
+mod stall;
 mod state;
 mod summary;
 #[cfg(test)]
 mod tests;
 mod verdict;
 
-use super::flags::{ENGINE, Flags};
+use super::flags::{ENGINE, Flags, STATE};
+use super::installation::{self, Keeper, Sharing};
 use super::{Failure, StartEngine, log, open_files};
 pub use checker::{Answered, Checker};
 pub use domains::DomainRows;
-use engine::config::Pace;
+use engine::config::{EngineConfig, Pace};
+pub use left::{Left, LeftByRule};
 use sink::Sink;
 use source::Source;
 use state::State;
 use std::fmt;
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 pub use summary::Summary;
@@ -63,36 +69,70 @@ pub(super) struct Args {
     #[command(flatten)]
     list: CleanArgs,
     #[command(flatten)]
-    flags: Flags<ENGINE>,
+    flags: Flags<{ ENGINE | STATE }>,
 }
 
 pub(super) fn run(args: Args, start_engine: StartEngine) -> Result<(), Failure> {
     let config = args.flags.config()?;
     log::warnings();
     open_files::raise(config.engine.sessions);
-    let (mut engine, fast) = (None, args.list.fast);
+    let (mut engine, mut keeper) = (None, None);
+    let (fast, list) = (args.list.fast, args.list);
     let start = || {
-        let mut config = config.engine_config().map_err(|error| CleanError::usage(error.0))?;
-        // The list is all that the engine works on; where the operator says nothing, it gets what it can use.
-        if config.tickets_max == engine::config::EngineConfig::default().tickets_max {
-            let wanted = match config.pace {
-                Pace::Lab => config.sessions.saturating_mul(UNDER_WAY_A_SESSION),
-                Pace::Polite | Pace::Fast => UNDER_WAY_MAX,
-            };
-            config.tickets_max = wanted.clamp(UNDER_WAY_MIN, UNDER_WAY_MAX);
+        let mut engine_config = config.engine_config().map_err(|error| CleanError::usage(error.0))?;
+        fit(&mut engine_config);
+        let installation = match fast {
+            true => None,
+            false => installation::open(config.state.as_ref(), Sharing::Alone).map_err(CleanError::failed)?,
+        };
+        if let Some(installation) = &installation {
+            installation.kept.give_to(&mut engine_config);
         }
-        let started = start_engine(config).map_err(|error| CleanError::failed(error.0))?;
+        let resolvers = named(&engine_config.resolvers);
+        let started = start_engine(engine_config).map_err(|error| CleanError::failed(error.0))?;
+        if let Some(installation) = installation {
+            keeper = Some(Keeper::start(installation, started.refusals()).map_err(CleanError::failed)?);
+        }
         let line = started.line(UNDER_WAY_MAX);
         engine = Some(started);
-        let checker: Box<dyn Checker> =
-            if fast { Box::new(checker::Fast::new(line)) } else { Box::new(checker::Full::new(line)) };
+        let checker: Box<dyn Checker> = match fast {
+            true => Box::new(checker::Fast::new(line, resolvers)),
+            false => Box::new(checker::Full::new(line, resolvers)),
+        };
         Ok(checker)
     };
-    let result = clean(args.list, start, &mut io::stderr());
+    let mut result = clean(list, start, &mut io::stderr());
     if let Some(engine) = engine {
+        result = result.map_err(|error| error.because(engine.trouble()));
         engine.stop();
     }
-    Ok(result?)
+    let kept = keeper.map_or(Ok(()), Keeper::finish);
+    if let (Err(_), Err(why)) = (&result, &kept) {
+        tracing::warn!("{why}");
+    }
+    result?;
+    kept.map_err(|why| Failure::failed(format!("the list is done, but {why}")))
+}
+
+/// The list is all that the engine works on; where the operator says nothing, it gets what it can use.
+fn fit(config: &mut EngineConfig) {
+    if config.tickets_max == EngineConfig::default().tickets_max {
+        let wanted = match config.pace {
+            Pace::Lab => config.sessions.saturating_mul(UNDER_WAY_A_SESSION),
+            Pace::Polite | Pace::Fast => UNDER_WAY_MAX,
+        };
+        config.tickets_max = wanted.clamp(UNDER_WAY_MIN, UNDER_WAY_MAX);
+    }
+    if config.resolvers.is_empty() {
+        // What is wrong with the system's, the engine says.
+        config.resolvers = engine::system_resolvers().unwrap_or_default();
+    }
+}
+
+/// The resolvers as messages name them.
+fn named(resolvers: &[SocketAddr]) -> String {
+    let names: Vec<String> = resolvers.iter().map(ToString::to_string).collect();
+    names.join(", ")
 }
 
 /// The arguments of `mailprobe clean`, the engine's apart.
@@ -114,8 +154,9 @@ pub struct CleanArgs {
     /// Contact no mail server: syntax, typing mistakes, MX and lists. It cannot tell whether a mailbox exists
     #[arg(long, conflicts_with = "max_wait")]
     pub fast: bool,
-    /// Ask again when a server says "later" (greylisting): when it wants it, and a last time this many seconds after it
-    /// said so first; with 0 such an address is unverifiable at once
+    /// How long a row may wait when its server says "later" (greylisting) or answers nobody, or when its site has no budget
+    /// of refused recipients left. It is asked again when that makes sense, and a last time when the time is over; then it
+    /// is unverifiable. The list ends at most 60 seconds, and this time, after the last row that was answered
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub max_wait: u32,
     /// How many seconds nobody may be there to be asked (no resolver answers, no mail server can be reached) before
@@ -141,6 +182,9 @@ pub struct CleanArgs {
     /// Show no progress on the terminal
     #[arg(long)]
     pub no_progress: bool,
+    /// How long the list waits for an answer to any row, beyond `max_wait`.
+    #[arg(skip = stall::STALL_MAX)]
+    pub silence: Duration,
 }
 
 /// The form of a list.
@@ -183,15 +227,31 @@ pub struct CleanError {
     pub exit: u8,
     /// The line.
     pub message: String,
+    /// Nobody could be asked: why not, as the line says it.
+    outage: Option<String>,
 }
 
 impl CleanError {
     fn failed(message: impl Into<String>) -> CleanError {
-        CleanError { exit: 1, message: message.into() }
+        CleanError { exit: 1, message: message.into(), outage: None }
     }
 
     fn usage(message: impl Into<String>) -> CleanError {
-        CleanError { exit: 2, message: message.into() }
+        CleanError { exit: 2, message: message.into(), outage: None }
+    }
+
+    fn outage(why: String) -> CleanError {
+        CleanError { exit: 1, message: format!("nobody can be asked: {why}"), outage: Some(why) }
+    }
+
+    /// The same with what the engine knows of an outage. What the line says besides stays, as where the work is kept.
+    fn because(self, trouble: Option<String>) -> CleanError {
+        match (trouble, &self.outage) {
+            (Some(trouble), Some(why)) => {
+                CleanError { message: self.message.replacen(why, &trouble, 1), outage: Some(trouble), ..self }
+            }
+            _ => self,
+        }
     }
 }
 
@@ -260,7 +320,11 @@ impl Job {
             state,
             ordered: !args.unordered,
             checker,
-            waits: driver::Waits { later: seconds(args.max_wait), outage: seconds(args.max_outage) },
+            waits: driver::Waits {
+                later: seconds(args.max_wait),
+                silence: args.silence,
+                outage: seconds(args.max_outage),
+            },
         })?;
         if let Some(path) = &args.summary {
             summary.write(path)?;

@@ -12,6 +12,8 @@ pub const DATA: u8 = 1;
 pub const SERVER: u8 = 2;
 /// Flags of commands that run the engine.
 pub const ENGINE: u8 = 4;
+/// Flags of commands that ask mail servers and have no store.
+pub const STATE: u8 = 8;
 
 /// The flags of the settings in these scopes, and `--config`.
 pub struct Flags<const SCOPES: u8> {
@@ -36,6 +38,7 @@ impl<const SCOPES: u8> Flags<SCOPES> {
                 Scope::Data => DATA,
                 Scope::Server => SERVER,
                 Scope::Engine => ENGINE,
+                Scope::State => STATE,
             };
             SCOPES & scope != 0
         })

@@ -14,8 +14,10 @@ use crate::batch::{Door, Feeder, Limits};
 use crate::clock;
 use crate::config::Config;
 use crate::engine_client::Backend;
+use crate::engine_memory;
 use crate::housekeeping::Housekeeping;
-use crate::limiter::{Keeper, Limiter};
+use crate::keeper::Keeper;
+use crate::limiter::{self, Limiter};
 use crate::listen::Listeners;
 use crate::metrics::Metrics;
 use crate::metrics::endpoint::Endpoint;
@@ -29,6 +31,7 @@ use crate::survive::log_panics;
 use crate::tls::Tls;
 use crate::web::Web;
 use crate::worker::Commons;
+use engine::config::EngineConfig;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use socket2::SockRef;
@@ -107,10 +110,10 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     let store: Arc<dyn Store> = Arc::new(store);
     let limiter = Limiter::open(Arc::clone(&store)).map_err(|error| Failure::failed(error.to_string()))?;
     let limiter = Arc::new(limiter);
-    let keeper = Keeper::start(Arc::clone(&limiter), clock::now).map_err(|error| {
+    let keeper = limiter::keep(Arc::clone(&limiter), clock::now).map_err(|error| {
         Failure::failed(format!("cannot start the thread that keeps rate limits: {error}"))
     })?;
-    let engine = start_engine(engine_config)?;
+    let (engine, memory) = start_remembering(start_engine, engine_config, &store)?;
     let metrics = Metrics::new(
         listeners.sockets.len(),
         config.connections,
@@ -148,13 +151,30 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
 
     let End::Drained(outcome) = until_the_end(threads, &status, &door, &inbox) else {
         // Ending these in order takes time, and none is left. The next start finds what they leave and goes on.
-        std::mem::forget((admin, endpoint, engine, housekeeping, keeper));
+        std::mem::forget((admin, endpoint, engine, housekeeping, keeper, memory));
         return Err(Failure::failed("ended by a second signal; what was under way is given up"));
     };
     drop((admin, endpoint, housekeeping));
     engine.stop();
-    drop(keeper);
+    // After the engine: what it learned at last is kept too.
+    drop((keeper, memory));
     outcome
+}
+
+/// Starts the engine with what the store has of its earlier runs, and the thread that keeps what it learns.
+fn start_remembering(
+    start_engine: StartEngine,
+    mut config: EngineConfig,
+    store: &Arc<dyn Store>,
+) -> Result<(Box<dyn Backend>, Keeper), Failure> {
+    let kept = store.kept_refusals().map_err(|error| Failure::failed(error.to_string()))?;
+    config.installation = store.installation();
+    config.refusals = kept.clone();
+    let engine = start_engine(config)?;
+    let memory = engine_memory::start(store, &*engine, kept).map_err(|error| {
+        Failure::failed(format!("cannot start the thread that keeps counts of refusals: {error}"))
+    })?;
+    Ok((engine, memory))
 }
 
 /// The certificate, where the API is to be served under TLS.

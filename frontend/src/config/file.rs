@@ -1,8 +1,8 @@
 //! The TOML file. A key that does not exist is refused, with its line and the nearest key that does.
 
 use super::settings::{self, SETTINGS};
-use super::{Config, ConfigError};
-use super::{gateways, plans, sources};
+use super::{Config, ConfigError, StateFile};
+use super::{canaries, gateways, plans, sources};
 use crate::gateway::Gateway;
 use crate::store::Plan;
 use std::path::Path;
@@ -13,7 +13,7 @@ use toml::de::{DeTable, DeValue};
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Settings whose value is a path: in the file it is relative to the file's folder.
-const PATHS: [&str; 4] = ["data", "spamtraps", "tls_cert", "tls_key"];
+const PATHS: [&str; 5] = ["data", "spamtraps", "tls_cert", "tls_key", "state"];
 
 /// Settings that may stand in a table of their own: `[dashboard] sign_up` is `dashboard_sign_up`.
 const GROUPS: [&str; 1] = ["dashboard"];
@@ -65,6 +65,10 @@ pub(super) fn apply(text: &str, folder: &Path, config: &mut Config) -> Result<()
             config.gateways = read_gateways(value)?;
             continue;
         }
+        if name == "canary" {
+            config.canaries = canaries::read(value)?;
+            continue;
+        }
         if name == "source" && value.get_ref().as_array().is_some_and(|items| items.iter().any(is_table)) {
             config.sources.append(&mut read_sources(value, folder)?);
             continue;
@@ -86,12 +90,13 @@ pub(super) fn apply(text: &str, folder: &Path, config: &mut Config) -> Result<()
 fn set(name: &str, (key, value): Entry<'_, '_>, folder: &Path, config: &mut Config) -> Result<(), Fault> {
     let at = key.span().start;
     let setting = settings::find(name).ok_or_else(|| {
-        unknown(at, key.get_ref(), SETTINGS.iter().map(|s| s.key).chain(["plan", "gateway"]))
+        unknown(at, key.get_ref(), SETTINGS.iter().map(|s| s.key).chain(["plan", "gateway", "canary"]))
     })?;
     let fault = |why: String| Fault { at, why: format!("{}: {why}", setting.key) };
     let mut values = scalars(value.get_ref(), setting.many).map_err(fault)?;
     if PATHS.contains(&setting.key) {
-        for value in &mut values {
+        let is_path = |value: &String| setting.key != "state" || value != StateFile::NONE;
+        for value in values.iter_mut().filter(|value| is_path(value)) {
             *value = folder.join(&*value).display().to_string();
         }
     }
@@ -234,5 +239,15 @@ mod tests {
         assert!(apply("data = \"d\"\nspamtraps = \"/t\"", Path::new("/etc/mp"), &mut config).is_ok());
         assert_eq!(config.data, Path::new("/etc/mp/d"));
         assert_eq!(config.spamtraps.as_deref(), Some(Path::new("/t")));
+        for (given, expected) in [
+            ("s", StateFile::At("/etc/mp/s".into())),
+            ("/s", StateFile::At("/s".into())),
+            ("none", StateFile::None),
+            ("./none", StateFile::At("/etc/mp/./none".into())),
+        ] {
+            let text = format!("state = \"{given}\"");
+            assert!(apply(&text, Path::new("/etc/mp"), &mut config).is_ok());
+            assert_eq!(config.state, Some(expected));
+        }
     }
 }

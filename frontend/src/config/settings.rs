@@ -1,6 +1,6 @@
 //! The table of all settings.
 
-use super::{Config, LogFormat, sources};
+use super::{Config, LogFormat, StateFile, sources};
 use engine::config::{DriverChoice, Network, Pace, RuntimeChoice};
 use engine::proto::address::Address;
 use std::net::{IpAddr, SocketAddr};
@@ -18,6 +18,8 @@ pub enum Scope {
     Server,
     /// Commands that run the engine.
     Engine,
+    /// `check` and `clean`: what `serve` keeps in its store.
+    State,
 }
 
 /// One setting.
@@ -201,7 +203,8 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "batch_wait",
         value_name: "SECONDS",
-        help: "how long after its creation a batch asks again where servers say \"later\"; then it is unverifiable",
+        help: "how long after its creation a batch asks again where servers say \"later\" or have refused as many as they may; \
+               then a row is unverifiable",
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.batch.wait, seconds(one(given))),
@@ -255,7 +258,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "ehlo",
         value_name: "NAME",
-        help: "name said in EHLO; default: the host's fully qualified name",
+        help: "name said in EHLO, or an address literal as [192.0.2.1]; default: the host's fully qualified name, else its address",
         scope: Scope::Engine,
         many: false,
         set: |config, given| put(&mut config.engine.ehlo, host_name(one(given)).map(Some)),
@@ -287,6 +290,16 @@ pub const SETTINGS: &[Setting] = &[
         many: true,
         set: sources::set_proxies,
         show: |_| None,
+    },
+    Setting {
+        key: "state",
+        value_name: "FILE",
+        help: "file in which check and clean keep the counts of refused recipients over runs, or none; default: \
+               mailprobe/state below XDG_STATE_HOME or ~/.local/state",
+        scope: Scope::State,
+        many: false,
+        set: |config, given| put(&mut config.state, state_file(one(given)).map(Some)),
+        show: |config| config.state.as_ref().and_then(text),
     },
     Setting {
         key: "shards",
@@ -398,6 +411,10 @@ fn path(text: &str) -> Result<PathBuf, String> {
     if text.is_empty() { Err("the path is empty".into()) } else { Ok(text.into()) }
 }
 
+fn state_file(text: &str) -> Result<StateFile, String> {
+    if text == StateFile::NONE { Ok(StateFile::None) } else { path(text).map(StateFile::At) }
+}
+
 /// Nothing that could end or split a command gets into one.
 pub fn host_name(text: &str) -> Result<String, String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '[' | ']' | ':');
@@ -461,6 +478,7 @@ mod tests {
                 "mail_from",
                 "source",
                 "proxy",
+                "state",
             ]
             .contains(&setting.key);
             assert_eq!((setting.show)(&config).is_none(), absent, "{}", setting.key);
@@ -488,6 +506,7 @@ mod tests {
             ("reuse_verdicts", "yes"),
             ("pace", "Polite"),
             ("data", ""),
+            ("state", ""),
             ("batch_rows_max", "0"),
             ("batch_wait", "86401"),
             ("batch_outage_wait", "1h"),

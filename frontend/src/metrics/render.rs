@@ -5,6 +5,7 @@ use super::text::{Kind, Page};
 use super::{Counts, Metrics, Tally};
 use crate::store::{Sizes, StoreFigures};
 use engine::SourceFigures;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const MICROS: f64 = 1e6;
@@ -43,6 +44,18 @@ impl Metrics {
             page.family("mailprobe_checks_total", Kind::Counter, "Addresses that got a verdict.");
         for (what, count) in &sum.checks {
             family.sample(&[("mode", what.mode), ("reason", what.reason)], count);
+        }
+        self.over_budget(page);
+    }
+
+    fn over_budget(&self, page: &mut Page) {
+        let help = "Checks that were put off because the recipient's site refused as many recipients as it may in an hour.";
+        let mut family = page.family("mailprobe_over_budget_total", Kind::Counter, help);
+        let count = |tally: &Arc<Tally>| tally.over_budget.load(Ordering::Relaxed);
+        // The last tally is that of the thread that feeds batches.
+        if let Some((batches, frontends)) = self.tallies.split_last() {
+            family.sample(&[("mode", "full")], frontends.iter().map(count).sum::<u64>());
+            family.sample(&[("mode", "batch")], count(batches));
         }
     }
 

@@ -7,7 +7,7 @@
 
 use super::days::Charged;
 use super::reason::{self, GIVEN_UP, UNANSWERED};
-use super::results::{self, ResultTable, SealedResult};
+use super::results::{self, Results, SealedResult};
 use super::row::Row;
 use super::tables::{
     BatchRow, Expiring, IdempotencyRow, RowsText, batch_key, idempotency_key, split, split_rows,
@@ -48,7 +48,7 @@ struct PreparedKey {
 
 /// Does what the writer need not do.
 pub(super) fn prepare(
-    results: &impl ResultTable,
+    results: &Results,
     vault: &Vault,
     new: NewBatch,
     now: UnixMs,
@@ -94,7 +94,7 @@ pub(super) fn prepare(
 }
 
 fn own_answers(
-    results: &impl ResultTable,
+    results: &Results,
     vault: &Vault,
     account: AccountId,
     rows: &[NewRow],
@@ -102,8 +102,8 @@ fn own_answers(
 ) -> Result<Vec<u8>, StoreError> {
     rows.iter()
         .map(|row| {
-            let own = results::own(results, vault, account, &row.address, now)?;
-            Ok(own.map_or(UNANSWERED, |own| reason::code(own.reason)))
+            let own = results.own(vault, account, &row.address, now)?;
+            Ok(own.map_or(UNANSWERED, |own| reason::code(own.verdict.reason)))
         })
         .collect()
 }
@@ -141,11 +141,11 @@ pub(super) fn finishing_key(vault: &Vault, now: UnixMs) -> Result<VaultKey, Stor
 }
 
 /// The tables that answers are prepared from.
-pub(super) struct Tables<O, B, W, R> {
+pub(super) struct Tables<O, B, W> {
     pub open: O,
     pub batches: B,
     pub rows: W,
-    pub results: R,
+    pub results: Results,
 }
 
 /// A table by a key of two halves.
@@ -156,7 +156,7 @@ impl<T: ReadableTable<&'static [u8; 32], &'static [u8]>> PairTable for T {}
 pub(super) trait OpenTable: ReadableTable<&'static [u8; 16], &'static [u8; 16]> {}
 impl<T: ReadableTable<&'static [u8; 16], &'static [u8; 16]>> OpenTable for T {}
 
-impl<O: OpenTable, B: PairTable, W: PairTable, R: ResultTable> Tables<O, B, W, R> {
+impl<O: OpenTable, B: PairTable, W: PairTable> Tables<O, B, W> {
     /// An open batch's key and row.
     pub fn find(&self, id: BatchId) -> Result<Option<(AccountId, [u8; 32], BatchRow)>, StoreError> {
         let Some(account) = self.open.get(&id.to_bytes())? else { return Ok(None) };
@@ -202,17 +202,17 @@ impl<O: OpenTable, B: PairTable, W: PairTable, R: ResultTable> Tables<O, B, W, R
         outcome: RowOutcome,
         now: UnixMs,
     ) -> Result<(u8, Option<SealedResult>), StoreError> {
-        let (reason, verdict_at) = match outcome {
+        let (verdict, verdict_at) = match outcome {
             RowOutcome::Unanswered => return Ok((GIVEN_UP, None)),
             RowOutcome::Repeated(reason) => return Ok((reason::code(reason), None)),
-            RowOutcome::Verified(reason) => (reason, now),
-            RowOutcome::Reused(reason) => {
-                let record = ResultRecord { address, reason };
-                (reason, results::verdict_at(&self.results, vault, &record, now)?)
+            RowOutcome::Verified(verdict) => (verdict, now),
+            RowOutcome::Reused(verdict) => {
+                let record = ResultRecord { address, verdict };
+                (verdict, self.results.verdict_at(vault, &record, now)?)
             }
         };
-        let sealed = results::seal(vault, account, ResultRecord { address, reason }, verdict_at, now)?;
-        Ok((reason::code(reason), Some(sealed)))
+        let sealed = results::seal(vault, account, ResultRecord { address, verdict }, verdict_at, now)?;
+        Ok((reason::code(verdict.reason), Some(sealed)))
     }
 
     /// Every open batch.

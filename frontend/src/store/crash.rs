@@ -5,6 +5,7 @@
 
 mod batches;
 mod connections;
+mod learned;
 
 use super::vault::Vault;
 use super::*;

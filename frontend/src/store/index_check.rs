@@ -4,7 +4,8 @@ use super::row::Row;
 use super::tables::{
     BATCHES, BatchRow, CLIENTS, CONNECTIONS, ClientRow, ConnectionRow, EXPIRIES, Expiring, IDEMPOTENCY,
     IdempotencyRow, LIST_PARTS, LISTS, LinkRow, ListRow, RESULTS, ResultRow, SESSIONS, SIGN_IN_LINKS,
-    SessionRow, client_expiry_row, expiring_row, expiry_key, part_key, split,
+    SessionRow, WITHDRAWN, client_expiry_row, expiring_row, expiry_key, part_key, split, withdrawn_row,
+    withdrawn_until,
 };
 use super::{ClientId, ListId, RedbStore};
 use ::redb::{ReadableDatabase, ReadableTable, ReadableTableMetadata};
@@ -49,6 +50,11 @@ pub(super) fn check_index(store: &RedbStore) {
         let (key, row) = next.unwrap();
         let row = ListRow::decode(row.value()).unwrap();
         expected.insert(expiry_key(Expiring::List, row.expires_at(), key.value()));
+    }
+    for next in transaction.open_table(WITHDRAWN).unwrap().iter().unwrap() {
+        let (evidence, at) = next.unwrap();
+        let row = withdrawn_row(evidence.value());
+        expected.insert(expiry_key(Expiring::Withdrawn, withdrawn_until(at.value()), &row));
     }
     let mut open = 0;
     for next in transaction.open_table(BATCHES).unwrap().iter().unwrap() {

@@ -9,7 +9,7 @@ use std::path::Path;
 type Step = fn(&WriteTransaction) -> Result<(), StoreError>;
 
 /// `STEPS[n]` leads from format n + 1 to n + 2.
-const STEPS: [Step; FORMAT as usize - 1] = [to_2, to_3, to_4, to_5];
+const STEPS: [Step; FORMAT as usize - 1] = [to_2, to_3, to_4, to_5, to_6];
 
 /// Makes the tables of a new file, or brings those of an old one up to date.
 pub(super) fn migrate(database: &Database, path: &Path) -> Result<(), OpenError> {
@@ -57,7 +57,8 @@ fn create(database: &Database, format: u32) -> Result<(), StoreError> {
         to_2(transaction)?;
         to_3(transaction)?;
         to_4(transaction)?;
-        to_5(transaction)
+        to_5(transaction)?;
+        to_6(transaction)
     };
     apply(database, make, format)
 }
@@ -100,6 +101,13 @@ fn to_5(transaction: &WriteTransaction) -> Result<(), StoreError> {
     transaction.open_table(tables::LISTS)?;
     transaction.open_table(tables::LIST_PARTS)?;
     transaction.open_table(tables::LIST_CODES)?;
+    Ok(())
+}
+
+/// From format 5 to 6, which adds the tables of what the engine has learned. A result of format 5 has no evidence.
+fn to_6(transaction: &WriteTransaction) -> Result<(), StoreError> {
+    transaction.open_table(tables::REFUSALS)?;
+    transaction.open_table(tables::WITHDRAWN)?;
     Ok(())
 }
 

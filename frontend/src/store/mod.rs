@@ -36,6 +36,7 @@ mod pending;
 mod purge;
 mod reason;
 mod redb;
+mod refusals;
 mod results;
 #[cfg(test)]
 mod retention;
@@ -47,6 +48,7 @@ mod types;
 mod users;
 mod vault;
 mod web;
+mod withdrawn;
 mod writer;
 
 pub use self::redb::{Opening, RedbStore, StoreOptions};
@@ -64,6 +66,7 @@ use crate::credits::Balance;
 use crate::rate_limit::{Kept, Overrides};
 pub use backup::Sizes;
 use backup::{BackupError, BackupSummary};
+use engine::KeptRefusals;
 use std::io::Write;
 
 /// See the module. Every implementation is shared as `Arc<dyn Store>`.
@@ -186,6 +189,25 @@ pub trait Store: Connections + ListStore + WebStore + Send + Sync {
     /// # Errors
     /// As [`Store::account`].
     fn kept_counters(&self) -> Result<Kept, StoreError>;
+
+    // What the engine has learned.
+
+    /// The secret of this installation, which is made with the data folder and lasts. From memory.
+    fn installation(&self) -> [u8; 32];
+
+    /// Keeps counts of refused recipients over a restart, in place of those of the same key; counts without a step are
+    /// removed.
+    fn keep_refusals(&self, changed: Vec<KeptRefusals>) -> Pending<(), StoreError>;
+
+    /// All counts of refused recipients that are kept, also those that no longer count.
+    ///
+    /// # Errors
+    /// As [`Store::account`].
+    fn kept_refusals(&self) -> Result<Vec<KeptRefusals>, StoreError>;
+
+    /// Withdraws evidence: no verdict that rests on it and was found until `now` is used again, neither as a repeat nor
+    /// for another account. What batches say stays as it is.
+    fn withdraw(&self, evidence: Vec<u64>, now: UnixMs) -> Pending<(), StoreError>;
 
     // The ledger.
 

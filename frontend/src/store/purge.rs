@@ -20,7 +20,7 @@ const STEPS: usize = 2_000;
 const ENDED_MAX: usize = 100;
 
 /// Kinds that are removed as they are.
-const REMOVABLE: [Expiring; 7] = [
+const REMOVABLE: [Expiring; 8] = [
     Expiring::Result,
     Expiring::Batch,
     Expiring::Idempotency,
@@ -28,6 +28,7 @@ const REMOVABLE: [Expiring; 7] = [
     Expiring::SignInLink,
     Expiring::Connection,
     Expiring::Client,
+    Expiring::Withdrawn,
 ];
 
 impl Txn<'_> {
@@ -98,6 +99,7 @@ impl Txn<'_> {
             Expiring::SignInLink => self.remove_link(key)?,
             Expiring::Connection => drop(self.remove_connection(key)?),
             Expiring::Client => self.forget_client(key)?,
+            Expiring::Withdrawn => self.forget_withdrawal(key)?,
             // See `remove_lists`.
             Expiring::List => {}
             Expiring::Batch | Expiring::OpenBatch => {
@@ -109,7 +111,12 @@ impl Txn<'_> {
     }
 
     /// The notes of what expired by `now`, the longest expired first, at most `limit`.
-    fn expired(&self, what: Expiring, now: UnixMs, limit: usize) -> Result<Vec<[u8; 41]>, StoreError> {
+    pub(super) fn expired(
+        &self,
+        what: Expiring,
+        now: UnixMs,
+        limit: usize,
+    ) -> Result<Vec<[u8; 41]>, StoreError> {
         let (first, last) = (expiry_key(what, 0, &[0; 32]), expiry_key(what, now, &[0xff; 32]));
         let mut found = Vec::new();
         for next in self.expiries.range::<&[u8; 41]>(&first..=&last)?.take(limit) {
@@ -130,6 +137,7 @@ impl Purged {
             Expiring::Session | Expiring::SignInLink => &mut self.sessions,
             Expiring::Connection => &mut self.connections,
             Expiring::Client => &mut self.clients,
+            Expiring::Withdrawn => &mut self.withdrawn,
         }
     }
 }

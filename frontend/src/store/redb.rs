@@ -8,11 +8,11 @@ use super::backup::{self, BackupError, BackupSummary, Sizes};
 use super::folder::Folder;
 use super::index::{KeyChange, KeyIndex};
 use super::ledger::HoldEnd;
-use super::results::SealedResult;
+use super::results::{Results, SealedResult};
 use super::row::Row;
 use super::tables::{
     self, ACCOUNTS, AccountRow, BATCH_ROWS, BATCHES, EntryRow, HOLDS, KEYS, KeyRow, LEDGER, NAMES,
-    OPEN_BATCHES, RESULTS,
+    OPEN_BATCHES,
 };
 use super::txn::{Txn, find_plan, read_account};
 use super::types::*;
@@ -20,11 +20,12 @@ use super::vault::Vault;
 use super::writer::{Class, Context, Writer};
 use super::{
     AccountId, BatchError, BatchId, ChangeError, HoldError, KeyId, OpenError, Pending, SettleError, Store,
-    StoreError, audit, batches, limits, migrations, results,
+    StoreError, audit, batches, limits, migrations, refusals, results,
 };
 use crate::credits::Balance;
 use crate::rate_limit::{Kept, Overrides};
 use ::redb::{Builder, Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable};
+use engine::KeptRefusals;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::ops::Bound;
@@ -169,8 +170,8 @@ impl RedbStore {
         record: ResultRecord,
         now: UnixMs,
     ) -> Result<SealedResult, StoreError> {
-        let results = self.database.begin_read()?.open_table(RESULTS)?;
-        let verdict_at = results::verdict_at(&results, &self.vault, &record, now)?;
+        let results = Results::open(self.database.begin_read()?)?;
+        let verdict_at = results.verdict_at(&self.vault, &record, now)?;
         results::seal(&self.vault, hold.account, record, verdict_at, now)
     }
 
@@ -180,7 +181,7 @@ impl RedbStore {
             open: transaction.open_table(OPEN_BATCHES)?,
             batches: transaction.open_table(BATCHES)?,
             rows: transaction.open_table(BATCH_ROWS)?,
-            results: transaction.open_table(RESULTS)?,
+            results: Results::open(transaction)?,
         })
     }
 
@@ -192,8 +193,7 @@ impl RedbStore {
 }
 
 type ByPair = ReadOnlyTable<&'static [u8; 32], &'static [u8]>;
-type BatchTables =
-    batches::Tables<ReadOnlyTable<&'static [u8; 16], &'static [u8; 16]>, ByPair, ByPair, ByPair>;
+type BatchTables = batches::Tables<ReadOnlyTable<&'static [u8; 16], &'static [u8; 16]>, ByPair, ByPair>;
 
 /// Every account's plan must be in the table: a period could not be rolled otherwise.
 fn check_plans(database: &Database, plans: &PlanTable) -> Result<(), OpenError> {
@@ -355,6 +355,22 @@ impl Store for RedbStore {
         limits::read_counters(&self.database)
     }
 
+    fn installation(&self) -> [u8; 32] {
+        self.vault.derive("installation")
+    }
+
+    fn keep_refusals(&self, changed: Vec<KeptRefusals>) -> Pending<(), StoreError> {
+        self.writer.submit(Class::New, move |txn| Ok(Ok(txn.keep_refusals(&changed)?)))
+    }
+
+    fn kept_refusals(&self) -> Result<Vec<KeptRefusals>, StoreError> {
+        refusals::read_refusals(&self.database)
+    }
+
+    fn withdraw(&self, evidence: Vec<u64>, now: UnixMs) -> Pending<(), StoreError> {
+        self.writer.submit(Class::New, move |txn| Ok(Ok(txn.withdraw(&evidence, now)?)))
+    }
+
     fn hold(&self, request: HoldRequest, now: UnixMs) -> Pending<Balance, HoldError> {
         self.writer.submit(Class::New, move |txn| txn.hold(request, now))
     }
@@ -376,8 +392,8 @@ impl Store for RedbStore {
     }
 
     fn known(&self, account: AccountId, address: &AddressHash, now: UnixMs) -> Result<Known, StoreError> {
-        let results = self.database.begin_read()?.open_table(RESULTS)?;
-        results::known(&results, &self.vault, account, address, self.reuse, now)
+        let results = Results::open(self.database.begin_read()?)?;
+        results.known(&self.vault, account, address, self.reuse, now)
     }
 
     fn charge_known(&self, hold: HoldRef, record: ResultRecord, now: UnixMs) -> Pending<Balance, HoldError> {
@@ -389,7 +405,7 @@ impl Store for RedbStore {
 
     fn create_batch(&self, new: NewBatch, now: UnixMs) -> Pending<BatchCreated, BatchError> {
         let prepare = || {
-            let results = self.database.begin_read()?.open_table(RESULTS)?;
+            let results = Results::open(self.database.begin_read()?)?;
             batches::prepare(&results, &self.vault, new, now)
         };
         match prepare() {

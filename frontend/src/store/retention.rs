@@ -67,7 +67,7 @@ fn verify(store: &RedbStore, account: AccountId, address: &str, reason: Reason, 
     let bits = id::random_bits().unwrap();
     let hold = HoldRef { account, id: EntryId::new(now, bits) };
     store.hold(HoldRequest { hold, credits: 1 }, now).wait().unwrap();
-    let record = ResultRecord { address: store.hash_address(address), reason };
+    let record = ResultRecord { address: store.hash_address(address), verdict: reason.into() };
     store.settle(hold, Settlement { result: Some(record) }, now).wait().unwrap();
 }
 
@@ -80,7 +80,7 @@ fn submit(store: &RedbStore, account: AccountId, addresses: &[&str], now: UnixMs
 }
 
 fn answer(store: &RedbStore, batch: BatchId, index: u32, now: UnixMs) {
-    let answer = RowAnswer { batch, index, outcome: RowOutcome::Verified(Reason::MailboxExists) };
+    let answer = RowAnswer { batch, index, outcome: RowOutcome::Verified(Reason::MailboxExists.into()) };
     store.answer_rows(vec![answer], now).wait().unwrap();
 }
 
@@ -197,7 +197,7 @@ fn one_purge_is_bounded_and_says_when_there_is_more() {
         // Other addresses each time, or they would be repeats.
         let rows: Vec<String> = rows.iter().map(|row| format!("{round}.{row}")).collect();
         let batch = submit(&store, a, &rows.iter().map(String::as_str).collect::<Vec<_>>(), NOW);
-        let outcome = RowOutcome::Verified(Reason::MailboxExists);
+        let outcome = RowOutcome::Verified(Reason::MailboxExists.into());
         let answers = (0..200).map(|index| RowAnswer { batch, index, outcome }).collect();
         store.answer_rows(answers, NOW).wait().unwrap();
     }

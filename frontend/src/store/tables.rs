@@ -2,10 +2,12 @@
 //! is a change of the format and needs a step in migrations.rs.
 
 mod connections;
+mod engine;
 mod lists;
 mod web;
 
 pub(super) use connections::*;
+pub(super) use engine::*;
 pub(super) use lists::*;
 pub(super) use web::*;
 
@@ -56,7 +58,7 @@ pub(super) const EXPIRIES: TableDefinition<&[u8; 41], ()> = TableDefinition::new
 pub(super) const META_FORMAT: &str = "format";
 
 /// The format that this version writes.
-pub(super) const FORMAT: u32 = 5;
+pub(super) const FORMAT: u32 = 6;
 
 /// What is to be done with every table, whatever its types.
 pub(super) trait TableVisitor {
@@ -98,7 +100,9 @@ pub(super) fn for_each_table<T: TableVisitor>(visitor: &mut T) -> Result<(), T::
     visitor.table(LIST_CODES)?;
     visitor.table(CLIENTS)?;
     visitor.table(CONNECTIONS)?;
-    visitor.table(TOKENS)
+    visitor.table(TOKENS)?;
+    visitor.table(REFUSALS)?;
+    visitor.table(WITHDRAWN)
 }
 
 /// Key of [`HOLDS`] and [`LEDGER`].
@@ -157,6 +161,8 @@ pub(super) enum Expiring {
     Connection = 6,
     /// A row of [`CLIENTS`]; its id and 16 zeros stand for it.
     Client = 7,
+    /// A row of [`WITHDRAWN`]; see [`withdrawn_row`].
+    Withdrawn = 9,
 }
 
 /// Key of [`EXPIRIES`]: what, when (8 bytes, big-endian), and the row's key.
@@ -461,7 +467,7 @@ pub(super) struct ResultRow {
     pub checked_at: UnixMs,
     /// When the verdict was found; earlier, where it was another account's.
     pub verdict_at: UnixMs,
-    /// The code of the reason, sealed.
+    /// The reason and the evidence, sealed: see [`results`](super::results).
     pub sealed: Vec<u8>,
 }
 

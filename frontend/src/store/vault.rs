@@ -231,6 +231,18 @@ impl Vault {
         hash
     }
 
+    /// A secret made of the vault's lasting key, another one for each purpose.
+    pub fn derive(&self, purpose: &str) -> [u8; KEY_BYTES] {
+        let mut context = hmac::Context::with_key(&self.hasher);
+        // No hash of parts begins like this: it begins with the length of its purpose.
+        context.update(&u64::MAX.to_be_bytes());
+        context.update(purpose.as_bytes());
+        let tag = context.sign();
+        let mut secret = [0; KEY_BYTES];
+        secret.copy_from_slice(tag.as_ref());
+        secret
+    }
+
     /// The key for what expires then; made, and durable, if there is none yet.
     pub fn sealing_key(&self, class: Class, expires_at: UnixMs) -> Result<VaultKey, StoreError> {
         let name = KeyName::of(class, expires_at);

@@ -4,6 +4,10 @@ use crate::accounts::{verified, verify, verify_by_get};
 use crate::client::{encode, get, post};
 use crate::world::{address, contacts, domain, mailbox, shared};
 use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// The longest that a check takes.
+const SINGLE_PATIENCE: Duration = Duration::from_secs(45);
 
 #[test]
 fn a_fresh_full_check_has_all_its_fields() {
@@ -18,6 +22,18 @@ fn a_fresh_full_check_has_all_its_fields() {
     for absent in ["detail", "mode"] {
         assert!(result.get(absent).is_none(), "{result}");
     }
+}
+
+#[test]
+fn a_server_that_looks_a_recipient_up_first_is_asked_once_more_within_the_call() {
+    let account = shared().account("free");
+    let began = Instant::now();
+    for (kind, reason) in [("user", "mailbox_exists"), ("nobody", "mailbox_not_found")] {
+        let result = account.verify(&address(kind, "verifying.example"));
+        assert_eq!((&result["reason"], &result["cached"]), (&json!(reason), &json!(false)));
+    }
+    assert_eq!(account.credits(), 98, "a check is charged once, however often it asks");
+    assert!(began.elapsed() < 2 * SINGLE_PATIENCE, "{:?}", began.elapsed());
 }
 
 #[test]

@@ -123,6 +123,11 @@ impl Server {
         Server::with_config("", net().dns(), flags)
     }
 
+    /// A server with the plans of the suite and more in its configuration.
+    pub fn with_more_config(config: &str, flags: &[&str]) -> Server {
+        Server::with_config(&(plans() + config), net().dns(), flags)
+    }
+
     pub fn with_config(config: &str, resolver: SocketAddr, flags: &[&str]) -> Server {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(
@@ -145,16 +150,17 @@ impl Server {
             "probe.example",
             "--mail-from",
             "postmaster@probe.example",
-            "--pace",
-            "lab",
             "--shards",
             "1",
             // Servers that say "later" are asked once more and no more: nobody here waits for them.
             "--batch-wait",
             "1",
         ];
-        let one = if flags.contains(&"--frontends") { &[][..] } else { &["--frontends", "1"] };
-        let flags = own.iter().chain(one).chain(flags).map(|&flag| flag.to_owned()).collect();
+        let unless_given = |[name, value]: [&'static str; 2]| {
+            if flags.contains(&name) { Vec::new() } else { vec![name, value] }
+        };
+        let usual = [["--frontends", "1"], ["--pace", "lab"]].map(unless_given).concat();
+        let flags = own.iter().chain(&usual).chain(flags).map(|&flag| flag.to_owned()).collect();
         Server::run(folder, flags)
     }
 

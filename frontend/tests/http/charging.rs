@@ -62,6 +62,39 @@ fn an_outage_costs_nothing() {
     }
 }
 
+/// The engine takes 45 s at most, two attempts and the pause between them included.
+#[test]
+fn no_limit_of_time_cuts_the_longest_check_short() {
+    let server = Server::start(&[]);
+    let (first, second) = ("mailbox_exists-44900@example.com", "catch_all-44900@example.com");
+    let began = Instant::now();
+    let answers: Vec<(bool, crate::client::Answer)> = std::thread::scope(|scope| {
+        let ask = |email: &'static str, by_post: bool| {
+            let server = &server;
+            scope.spawn(move || {
+                let body = json!({ "email": email, "detail": "full" }).to_string();
+                let path = format!("/v1/verify?email={}", email.replace('@', "%40"));
+                let answer = if by_post {
+                    server.post(&server.live, "/v1/verify", &body)
+                } else {
+                    server.get(&server.live, &path)
+                };
+                (answer.json()["cached"] == true, answer)
+            })
+        };
+        // The second of each waits behind the first.
+        let asked = [ask(first, true), ask(first, false), ask(second, false), ask(second, true)];
+        asked.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    assert!(began.elapsed() >= Duration::from_millis(44_900), "{:?}", began.elapsed());
+    let reasons = ["mailbox_exists", "mailbox_exists", "catch_all", "catch_all"];
+    for ((_, answer), reason) in answers.iter().zip(reasons) {
+        assert_eq!((answer.status, answer.json()["reason"].as_str()), (200, Some(reason)), "{answer:?}");
+    }
+    assert_eq!(answers.iter().filter(|(cached, _)| *cached).count(), 2);
+    assert_eq!(server.ledger(), (0, 2));
+}
+
 #[test]
 fn a_panic_costs_its_request_and_nothing_else() {
     let server = Server::start(&["--frontends", "1"]);

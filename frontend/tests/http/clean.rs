@@ -2,6 +2,10 @@
 
 use crate::server::{mailprobe, scripted};
 use std::fs;
+use std::net::UdpSocket;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
 
 #[test]
 fn a_list_is_cleaned() {
@@ -28,11 +32,16 @@ fn an_outage_ends_with_exit_code_1_and_resume_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     fs::write(path("list.txt"), "catch_all@b.com\noutage-100@a.com\n").unwrap();
-    let arguments = ["clean", &path("list.txt"), "-o", &path("out"), "--max-outage", "0"];
+    let arguments =
+        ["clean", &path("list.txt"), "-o", &path("out"), "--max-outage", "0", "--resolver", "192.0.2.53"];
     let output = scripted(&arguments);
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.starts_with("mailprobe: nobody can be asked: ") && said.lines().count() == 1, "{said}");
+    assert!(
+        said.contains(" the DNS resolver (192.0.2.53:53) gives no answers that can be believed, "),
+        "{said}"
+    );
     assert_eq!(fs::read_to_string(path("out.partial")).unwrap(), "catch_all@b.com,false,catch_all\n");
 
     let output = scripted(&[&arguments[..], &["--resume"]].concat());
@@ -40,6 +49,41 @@ fn an_outage_ends_with_exit_code_1_and_resume_goes_on() {
     fs::write(path("list.txt"), "catch_all@b.com\n").unwrap();
     assert!(scripted(&[&arguments[..], &["--resume"]].concat()).status.success());
     assert_eq!(fs::read_to_string(path("out")).unwrap(), "catch_all@b.com,false,catch_all\n");
+}
+
+#[test]
+fn a_resolver_that_denies_everything_is_named() {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let resolver = socket.local_addr().unwrap().to_string();
+    socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    let ends = AtomicBool::new(false);
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("list.txt"), "a@example.com\nnobody\nb@example.net\n").unwrap();
+    for fast in [&[][..], &["--fast"]] {
+        let list = path("list.txt");
+        let arguments = [&["clean", &list, "--resolver", &resolver, "--max-outage", "0"], fast].concat();
+        let output = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut message = [0; 4096];
+                while !ends.load(SeqCst) {
+                    let Ok((length, client)) = socket.recv_from(&mut message) else { continue };
+                    // NXDOMAIN, without an SOA record.
+                    message[2..4].copy_from_slice(&[0x81, 0x83]);
+                    socket.send_to(&message[..length], client).unwrap();
+                }
+            });
+            let output = mailprobe(arguments);
+            ends.store(true, SeqCst);
+            output
+        });
+        ends.store(false, SeqCst);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        let expected = format!("mailprobe: nobody can be asked: the resolver {resolver} denies every name");
+        assert!(said.lines().last().is_some_and(|line| line.starts_with(&expected)), "{said}");
+        assert!(said.contains("--resolver"), "{said}");
+    }
 }
 
 #[test]
@@ -66,4 +110,77 @@ fn what_is_no_list_is_told_in_one_line() {
     }
     assert_eq!(fs::read_to_string(list).unwrap(), "id,name\n1,Joe\n");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing was written");
+}
+
+#[test]
+fn a_state_file_is_for_one_run_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("list.txt"), "mailbox_exists-6000@a.com\n").unwrap();
+    fs::write(path("short.txt"), "catch_all@a.com\n").unwrap();
+    let (list, out, state) = (path("list.txt"), path("out"), path("state"));
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| scripted(&["clean", &list, "-o", &out, "--state", &state]));
+        while !folder.path().join("state").exists() {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        let second = scripted(&["clean", &path("short.txt"), "-o", &path("out2"), "--state", &state]);
+        assert_eq!(second.status.code(), Some(1));
+        let said = String::from_utf8(second.stderr).unwrap();
+        assert!(said.contains("state is in use by another run: wait until that ends, or give"), "{said}");
+        assert!(!folder.path().join("out2").exists() && !folder.path().join("out2.partial").exists());
+        // Others go on: without counts, with a file of their own, a fast check, and single addresses.
+        for arguments in
+            [&["--state", "none"][..], &["--state", &path("other")], &["--fast", "--state", &state]]
+        {
+            let output =
+                scripted(&[&["clean", &path("short.txt"), "-o", "/dev/null"][..], arguments].concat());
+            assert!(output.status.success(), "{output:?}");
+        }
+        assert!(scripted(&["check", "catch_all@a.com", "--state", &state]).status.success());
+        assert!(first.join().unwrap().status.success());
+    });
+    let kept = fs::read_to_string(&state).unwrap();
+    assert!(kept.starts_with("mailprobe state 1\nsecret ") && !kept.contains("a.com"), "{kept}");
+
+    fs::write(&state, &kept[..kept.len() / 2]).unwrap();
+    for command in [&["clean", &path("short.txt"), "-o", &path("out3")][..], &["check", "catch_all@a.com"]] {
+        let output = scripted(&[command, &["--state", &state]].concat());
+        assert_eq!(output.status.code(), Some(1));
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            said.contains("state is damaged at line 2: put back a copy of it, or move it away"),
+            "{said}"
+        );
+    }
+    assert!(!folder.path().join("out3").exists());
+}
+
+#[test]
+fn a_spent_budget_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("list.txt"), "budget@a.com\ncatch_all@b.com\n").unwrap();
+    let output = scripted(&["clean", &path("list.txt"), "-o", &path("out"), "--summary", &path("summary")]);
+    assert!(output.status.success());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("\n  refusal_budget                         1  not asked; --max-wait 2400 or a"),
+        "{said}"
+    );
+    assert_eq!(
+        fs::read_to_string(path("out")).unwrap(),
+        "budget@a.com,false,unverifiable\ncatch_all@b.com,false,catch_all\n"
+    );
+    let summary: serde_json::Value = serde_json::from_slice(&fs::read(path("summary")).unwrap()).unwrap();
+    assert_eq!(summary["left"][0]["rule"], "refusal_budget");
+    assert_eq!(summary["left"][0]["max_wait_s"], 2400);
+
+    let output = scripted(&["check", "budget@a.com", "catch_all@b.com"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("1 of the addresses was not asked about: ") && said.contains("in 40 min"),
+        "{said}"
+    );
 }

@@ -28,7 +28,7 @@ pub struct Answer {
 impl Connection {
     pub fn open(address: SocketAddr) -> Connection {
         let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         Connection::over(stream)
     }
 

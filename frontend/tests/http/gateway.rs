@@ -115,6 +115,24 @@ fn a_guest_is_billed_once_on_an_account_of_its_own() {
 }
 
 #[test]
+fn a_guest_is_not_cut_short_either() {
+    let server = start();
+    let answer = check(&server, "alice", "BASIC", "mailbox_exists-44900@example.com");
+    assert_eq!((answer.status, answer.json()["reason"].as_str()), (200, Some("mailbox_exists")));
+}
+
+#[test]
+fn a_guest_pays_for_no_check_that_was_not_made() {
+    let server = start();
+    for (local, code) in [("outage", "provider_unavailable"), ("budget", "temporarily_unavailable")] {
+        let answer = check(&server, "alice", "BASIC", &format!("{local}@example.com"));
+        refused(&answer, 503, code);
+        assert!(answer.header("retry-after").is_some());
+    }
+    assert_eq!(spent(&server, "gateway:rapid:alice"), 0);
+}
+
+#[test]
 fn guests_are_apart_from_each_other() {
     let server = start();
     let address = "mailbox_exists@example.com";

@@ -5,6 +5,7 @@
 mod auth;
 mod backup;
 mod batches;
+mod budgets;
 mod charging;
 mod clean;
 mod client;

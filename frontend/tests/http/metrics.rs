@@ -40,7 +40,7 @@ fn requests_verdicts_and_credits_are_counted() {
     let began = Instant::now();
     let answer = loop {
         let answer = ask(&server, "GET /metrics");
-        if answer.body.contains("mode=\"batch\"") {
+        if answer.body.contains("checks_total{mode=\"batch\"") {
             break answer;
         }
         assert!(began.elapsed() < Duration::from_secs(10), "{}", answer.body);

@@ -1,18 +1,24 @@
 //! mailprobe with an engine that asks nobody: what it finds is said by the local part.
 //!
 //! The local part is a word and a delay, as in `mailbox_exists-500`: the reason to find after so many milliseconds.
-//! `outage` and `stopping` are the engine's outages, `full` is a queue without room, `never` is no answer at all, and
+//! `outage` and `stopping` are the engine's outages, `full` is a queue without room, `never` is no answer until it is recalled, and
 //! `panic` is a defect. `later.2` finds a server that wants to be asked a second later, twice, and `down.2` is an
-//! outage, twice; then the mailbox exists. What was asked about is written to the file that [`ASKED`] names.
+//! outage, twice; then the mailbox exists. `budget` has a site without budget for 40 minutes, and `budget.2` one
+//! that is not to be for a second, twice. A verdict on an address of `host7.example` rests on the evidence 7;
+//! `withdraw` withdraws that, and each `mailbox_not_found` counts as refused by the site and source 7. What was asked about is written to the file that [`ASKED`] names.
 //! What DNS says of a domain's mail hosts is said by its first label in the same way: `absent`, `unknown`, `outage` or
 //! `full`, and any other has some.
 
 use engine::config::EngineConfig;
 use engine::proto::address::Domain;
 use engine::proto::facts::{DmarcPolicy, DnsFacts};
+use engine::proto::limits::REFUSALS_STEP;
 use engine::proto::verdict::Reason;
-use engine::{Answer, Finding, MailHosts, Outage, Pending, Refusal, Request, StartError};
-use frontend::engine_client::{Backend, EngineGauge, Line};
+use engine::{
+    Answer, Finding, KeptRefusals, KeptStep, MailHosts, Outage, Pending, Refusal, Request, StartError,
+    Withdrawn,
+};
+use frontend::engine_client::{Backend, EngineGauge, Line, RefusalsLook, WithdrawnLook};
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::future::{Future, poll_fn};
@@ -22,7 +28,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The variable that names the file for the addresses that were asked about, one a line.
 pub const ASKED: &str = "MAILPROBE_SCRIPTED_ASKED";
@@ -38,15 +44,30 @@ pub const PROGRAM: [&str; 3] = ["scripted::is_mailprobe", "--exact", "--nocaptur
 fn is_mailprobe() {
     if let Ok(arguments) = std::env::var(ARGUMENTS) {
         let arguments = std::iter::once("mailprobe").chain(arguments.lines()).map(Into::into);
-        let code = frontend::cli::main(arguments, |_: EngineConfig| {
-            Ok::<Box<dyn Backend>, StartError>(Box::new(Scripted::default()))
+        let code = frontend::cli::main(arguments, |config: EngineConfig| {
+            Ok::<Box<dyn Backend>, StartError>(Box::new(Scripted::new(config)))
         });
         std::process::exit(i32::from(code != ExitCode::SUCCESS));
     }
 }
 
-#[derive(Default)]
-struct Scripted(Arc<Mutex<Memory>>);
+struct Scripted {
+    memory: Arc<Mutex<Memory>>,
+    /// What it was started with: refusals that were kept, and the installation.
+    started: String,
+}
+
+impl Scripted {
+    fn new(config: EngineConfig) -> Scripted {
+        let kept = config.refusals.iter().flat_map(|kept| &kept.steps).map(|step| step.refused).sum::<u32>();
+        let secret: String = config.installation.iter().map(|byte| format!("{byte:02x}")).collect();
+        let memory = Memory { refusals: config.refusals, ..Memory::default() };
+        Scripted {
+            memory: Arc::new(Mutex::new(memory)),
+            started: format!("scripted, asks nobody, {kept} refused before, installation {secret}"),
+        }
+    }
+}
 
 /// What all lines share.
 #[derive(Default)]
@@ -54,6 +75,8 @@ struct Memory {
     /// How often an address was asked about.
     tries: HashMap<String, u32>,
     asked: Option<File>,
+    refusals: Vec<KeptRefusals>,
+    withdrawn: Vec<Withdrawn>,
 }
 
 impl Memory {
@@ -67,22 +90,55 @@ impl Memory {
         *tries += 1;
         *tries
     }
+
+    fn note_evidence(&mut self, word: &str, evidence: u64) {
+        let now = SystemTime::now();
+        match word {
+            "withdraw" => self.withdrawn.push(Withdrawn { evidence, at: now }),
+            "mailbox_not_found" => {
+                let step = now.duration_since(UNIX_EPOCH).unwrap().as_secs() / REFUSALS_STEP.as_secs();
+                self.refusals.push(KeptRefusals { key: evidence, steps: Vec::new() });
+                let counts = self.refusals.iter_mut().find(|counts| counts.key == evidence).unwrap();
+                match counts.steps.last_mut() {
+                    Some(last) if last.step == step => last.refused += 1,
+                    _ => counts.steps.push(KeptStep { step, refused: 1, accepted: 0 }),
+                }
+                self.refusals.retain(|counts| !counts.steps.is_empty());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The evidence on which a verdict of this domain rests.
+fn evidence(domain: &str) -> Option<u64> {
+    domain.split('.').next()?.strip_prefix("host")?.parse().ok()
 }
 
 /// What is found at the `tries`th time of asking.
-fn find(word: &str, tries: u32) -> Result<Finding, Outage> {
-    let found = |reason| Ok(Finding { reason, rule: "scripted", retry_after: None });
+fn find(word: &str, tries: u32, evidence: Option<u64>) -> Result<Finding, Outage> {
+    let found = |reason| Ok(Finding { reason, rule: "scripted", retry_after: None, evidence });
     match word.split_once('.') {
+        Some(("budget", times)) if tries <= times.parse().unwrap() => {
+            return Err(Outage::OverBudget(Duration::from_secs(1)));
+        }
         Some(("later", times)) if tries <= times.parse().unwrap() => {
             let retry_after = Some(Duration::from_secs(1));
-            return Ok(Finding { reason: Reason::Unverifiable, rule: "scripted", retry_after });
+            return Ok(Finding {
+                reason: Reason::Unverifiable,
+                rule: "scripted",
+                retry_after,
+                evidence: None,
+            });
         }
         Some(("down", times)) if tries <= times.parse().unwrap() => return Err(Outage::Unavailable),
-        Some(("later" | "down", _)) => return found(Reason::MailboxExists),
+        Some(("later" | "down" | "budget", _)) => return found(Reason::MailboxExists),
         _ => {}
     }
     match word {
         "outage" => Err(Outage::Unavailable),
+        "budget" => Err(Outage::OverBudget(Duration::from_secs(2400))),
+        "withdraw" => found(Reason::Unverifiable),
         "stopping" => Err(Outage::Stopping),
         word => {
             let reason = Reason::ALL.into_iter().find(|reason| reason.as_str() == word);
@@ -93,15 +149,25 @@ fn find(word: &str, tries: u32) -> Result<Finding, Outage> {
 
 impl Backend for Scripted {
     fn line(&self, capacity: usize) -> Box<dyn Line + Send> {
-        Box::new(ScriptedLine { capacity, memory: Arc::clone(&self.0), shared: Arc::default() })
+        Box::new(ScriptedLine { capacity, memory: Arc::clone(&self.memory), shared: Arc::default() })
     }
 
     fn describe(&self) -> String {
-        "scripted, asks nobody".into()
+        self.started.clone()
     }
 
     fn gauge(&self) -> EngineGauge {
         Box::new(engine::Figures::default)
+    }
+
+    fn refusals(&self) -> RefusalsLook {
+        let memory = Arc::clone(&self.memory);
+        Box::new(move || memory.lock().unwrap_or_else(PoisonError::into_inner).refusals.clone())
+    }
+
+    fn withdrawn(&self) -> WithdrawnLook {
+        let memory = Arc::clone(&self.memory);
+        Box::new(move || std::mem::take(&mut memory.lock().unwrap_or_else(PoisonError::into_inner).withdrawn))
     }
 
     fn stop(self: Box<Self>) {}
@@ -116,6 +182,8 @@ struct ScriptedLine {
 #[derive(Default)]
 struct Shared {
     under_way: usize,
+    /// Tickets that are answered when they are recalled.
+    held: Vec<u64>,
     answers: VecDeque<Answer>,
     waker: Option<Waker>,
 }
@@ -139,14 +207,17 @@ impl Line for ScriptedLine {
             return Err(Refusal::Full);
         }
         shared.under_way += 1;
+        let evidence = evidence(request.address.domain().as_str());
         let tries = {
             let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+            evidence.iter().for_each(|&evidence| memory.note_evidence(word, evidence));
             memory.note(&request.address.canonical())
         };
         if word == "never" {
+            shared.held.push(request.ticket);
             return Ok(());
         }
-        let result = find(word, tries);
+        let result = find(word, tries, evidence);
         let trace = if request.trace { vec!["asked nobody".to_owned()] } else { Vec::new() };
         let answer = Answer { ticket: request.ticket, result, trace };
         let (line, delay) = (Arc::clone(&self.shared), Duration::from_millis(delay.parse().unwrap_or(0)));
@@ -191,6 +262,21 @@ impl Line for ScriptedLine {
             })),
         });
         Ok(pending)
+    }
+
+    fn heard(&self) -> u64 {
+        0
+    }
+
+    fn recall(&self) {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = std::mem::take(&mut shared.held);
+        let answer = |ticket| {
+            let (reason, retry_after) = (Reason::Unverifiable, Some(Duration::from_secs(60)));
+            let result = Ok(Finding { reason, rule: "session-closing", retry_after, evidence: None });
+            Answer { ticket, result, trace: Vec::new() }
+        };
+        shared.answers.extend(held.into_iter().map(answer));
     }
 
     fn answer(&self) -> Pin<Box<dyn Future<Output = Answer> + '_>> {

@@ -235,9 +235,8 @@ fn tcp() -> Socket {
 
 /// Runs the real binary to its end, without the caller's environment.
 pub fn mailprobe(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Output {
-    finish(
-        Command::new(env!("CARGO_BIN_EXE_mailprobe")).args(arguments).env_clear().env("HOME", "/nonexistent"),
-    )
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mailprobe"));
+    finish(command.args(arguments).env_clear().env("HOME", "/nonexistent").env("MAILPROBE_STATE", "none"))
 }
 
 /// Runs the real binary with something to read, which has to fit into a pipe.
@@ -251,7 +250,9 @@ pub fn mailprobe_with(arguments: &[&str], input: &str) -> Output {
 
 /// Runs a command with the scripted engine to its end. Standard output has lines of the test harness too.
 pub fn scripted(arguments: &[&str]) -> Output {
-    finish(Command::new(std::env::current_exe().unwrap()).args(PROGRAM).env(ARGUMENTS, arguments.join("\n")))
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    // Tests run at once, and a state file is for one run.
+    finish(command.args(PROGRAM).env(ARGUMENTS, arguments.join("\n")).env("MAILPROBE_STATE", "none"))
 }
 
 fn finish(command: &mut Command) -> Output {

@@ -81,6 +81,25 @@ fn an_outage_gives_the_credit_back_and_the_attempt_is_made() {
 }
 
 #[test]
+fn no_limit_of_time_cuts_the_longest_check_of_an_assistant_short() {
+    let server = Server::start(&[]);
+    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let tokens = connect(&server, &mut browser, 2, 1);
+    let checked = full(&server, &tokens.access, "mailbox_exists-44900@example.com").unwrap();
+    assert_eq!(checked["reason"], "mailbox_exists");
+}
+
+#[test]
+fn a_check_over_the_budget_of_its_site_gives_the_credit_back() {
+    let server = Server::start(&[]);
+    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let tokens = connect(&server, &mut browser, 2, 1);
+    let refused = full(&server, &tokens.access, "budget@example.com").unwrap_err();
+    assert!(refused.starts_with("temporarily_unavailable: ") && refused.contains("2400 s"), "{refused}");
+    assert_eq!(credits(&server, &tokens.access), 100);
+}
+
+#[test]
 fn without_credits_no_attempt_is_taken() {
     let server = Server::start(&[]);
     let mut browser = Browser::signed_up(&server, "joe@example.com");

@@ -29,7 +29,7 @@ fn a_batch_is_held_whole_and_settled_when_its_last_row_is_answered() {
     assert_eq!(world.store().open_batches(), Ok(vec![open]));
 
     world.now += 5;
-    assert_eq!(world.answer(id, &[(1, Verified(MailboxExists))]), []);
+    assert_eq!(world.answer(id, &[(1, Verified(MailboxExists.into()))]), []);
     let view = world.view(a, id).unwrap();
     assert_eq!((view.completed, view.total, view.checked, view.results), (false, 3, 1, None));
     let rows = world.store().unanswered(id).unwrap();
@@ -38,7 +38,7 @@ fn a_batch_is_held_whole_and_settled_when_its_last_row_is_answered() {
     assert_eq!(world.store().open_batches(), Ok(vec![OpenBatch { answered: 1, ..open }]));
     world.check(a, (97, 0, 3, 0, 0));
 
-    assert_eq!(world.answer(id, &[(2, Verified(CatchAll)), (0, Verified(Unverifiable))]), [id]);
+    assert_eq!(world.answer(id, &[(2, Verified(CatchAll.into())), (0, Verified(Unverifiable.into()))]), [id]);
     world.check(a, (97, 0, 0, 3, 0));
     let view = world.view(a, id).unwrap();
     assert_eq!(
@@ -61,7 +61,7 @@ fn a_batch_is_its_accounts_alone() {
     let unknown = BatchId::new(START, world.random());
     assert_eq!(world.view(a, unknown), None);
     assert_eq!(world.store().unanswered(unknown).unwrap().len(), 0);
-    assert_eq!(world.answer(unknown, &[(0, Verified(MailboxExists))]), []);
+    assert_eq!(world.answer(unknown, &[(0, Verified(MailboxExists.into()))]), []);
 }
 
 #[test]
@@ -70,13 +70,16 @@ fn a_batch_survives_a_stop_with_its_hold_and_answers() {
     let a = world.account("a", "free");
     let id = world.batch(a, &ROWS);
     world.hold(a, 2).unwrap();
-    world.answer(id, &[(0, Verified(Disposable))]);
+    world.answer(id, &[(0, Verified(Disposable.into()))]);
     assert_eq!(world.reopen().voided_holds, 1, "the single check's");
     world.check(a, (97, 0, 3, 0, 0));
     assert_eq!(world.store().audit(None).unwrap().open_holds, 1);
     let left: Vec<_> = world.store().unanswered(id).unwrap().iter().map(|row| row.index).collect();
     assert_eq!(left, [1, 2]);
-    assert_eq!(world.answer(id, &[(1, Verified(MailboxExists)), (2, Verified(MailboxExists))]), [id]);
+    assert_eq!(
+        world.answer(id, &[(1, Verified(MailboxExists.into())), (2, Verified(MailboxExists.into()))]),
+        [id]
+    );
     world.reopen();
     let reasons = world.view(a, id).unwrap().results.unwrap().into_iter().map(|(_, reason)| reason);
     assert_eq!(reasons.collect::<Vec<_>>(), [Disposable, MailboxExists, MailboxExists]);
@@ -88,13 +91,18 @@ fn a_row_is_answered_once() {
     let mut world = World::new();
     let a = world.account("a", "free");
     let id = world.batch(a, &ROWS);
-    world.answer(id, &[(0, Verified(MailboxExists)), (0, Verified(MailboxNotFound))]);
-    assert_eq!(world.answer(id, &[(0, Unanswered), (3, Verified(CatchAll)), (u32::MAX, Unanswered)]), []);
+    world.answer(id, &[(0, Verified(MailboxExists.into())), (0, Verified(MailboxNotFound.into()))]);
+    assert_eq!(
+        world.answer(id, &[(0, Unanswered), (3, Verified(CatchAll.into())), (u32::MAX, Unanswered)]),
+        []
+    );
     assert_eq!(world.view(a, id).unwrap().checked, 1);
-    assert!(matches!(world.known(a, "one@example.com"), Known::Own(own) if own.reason == MailboxExists));
-    assert_eq!(world.answer(id, &[(1, Verified(RoleAccount)), (2, Unanswered)]), [id]);
+    assert!(
+        matches!(world.known(a, "one@example.com"), Known::Own(own) if own.verdict.reason == MailboxExists)
+    );
+    assert_eq!(world.answer(id, &[(1, Verified(RoleAccount.into())), (2, Unanswered)]), [id]);
     // Not complete a second time, and nothing is charged or given back once more.
-    assert_eq!(world.answer(id, &[(1, Unanswered), (2, Verified(CatchAll))]), []);
+    assert_eq!(world.answer(id, &[(1, Unanswered), (2, Verified(CatchAll.into()))]), []);
     let reasons = world.view(a, id).unwrap().results.unwrap().into_iter().map(|(_, reason)| reason);
     assert_eq!(reasons.collect::<Vec<_>>(), [MailboxExists, RoleAccount, Unverifiable]);
     assert_eq!(world.known(a, ROWS[2]), Known::Nothing);
@@ -107,7 +115,7 @@ fn answers_of_several_batches_come_together() {
     let (a, b) = (world.account("a", "free"), world.account("b", "free"));
     let (first, second) = (world.batch(a, &ROWS[..1]), world.batch(b, &ROWS));
     let third = world.batch(a, &ROWS[2..]);
-    let answer = |batch, index| RowAnswer { batch, index, outcome: Verified(MailboxExists) };
+    let answer = |batch, index| RowAnswer { batch, index, outcome: Verified(MailboxExists.into()) };
     let answers = vec![answer(third, 0), answer(second, 2), answer(first, 0)];
     let mut complete = world.store().answer_rows(answers, START).wait().unwrap();
     complete.sort();
@@ -128,8 +136,8 @@ fn rows_are_repeats_of_each_other_and_of_single_checks() {
     assert_eq!(left, [0, 2]);
     world.check(a, (96, 0, 3, 1, 0));
     let at = world.now;
-    world.answer(id, &[(0, Verified(MailboxExists)), (2, Repeated(CatchAll))]);
-    let stored = StoredResult { reason: MailboxExists, checked_at: at };
+    world.answer(id, &[(0, Verified(MailboxExists.into())), (2, Repeated(CatchAll))]);
+    let stored = StoredResult { verdict: MailboxExists.into(), checked_at: at };
     assert_eq!(world.known(a, "one@example.com"), Known::Own(stored));
     assert_eq!(world.known(b, "one@example.com"), Known::Shared(stored));
     assert_eq!(world.known(a, ROWS[2]), Known::Nothing, "a repeat is no check of its own");
@@ -165,11 +173,11 @@ fn a_reused_verdict_of_a_row_lives_no_longer_for_it() {
     world.now = START + 6 * DAY;
     let id = world.batch(b, &ROWS[1..2]);
     assert_eq!(world.view(b, id).unwrap().checked, 0, "only own results answer at once");
-    assert_eq!(world.answer(id, &[(0, Reused(MailboxExists))]), [id]);
-    let own = StoredResult { reason: MailboxExists, checked_at: START + 6 * DAY };
+    assert_eq!(world.answer(id, &[(0, Reused(MailboxExists.into()))]), [id]);
+    let own = StoredResult { verdict: MailboxExists.into(), checked_at: START + 6 * DAY };
     assert_eq!(world.known(b, "two@example.com"), Known::Own(own));
     world.now = START + 7 * DAY - 1;
-    let verdict = StoredResult { reason: MailboxExists, checked_at: START };
+    let verdict = StoredResult { verdict: MailboxExists.into(), checked_at: START };
     assert_eq!(world.known(c, "two@example.com"), Known::Shared(verdict));
     world.now = START + 7 * DAY;
     assert_eq!(world.known(c, "two@example.com"), Known::Nothing);
@@ -183,7 +191,7 @@ fn unanswered_rows_are_refunded_pack_credits_first() {
     world.grant(a, 10).unwrap();
     let id = world.batch(a, &[ROWS[0], ROWS[1], ROWS[2], "four@example.com"]);
     world.check(a, (0, 8, 102, 0, 0));
-    let answers = [(0, Unanswered), (1, Unanswered), (2, Unanswered), (3, Verified(MailboxExists))];
+    let answers = [(0, Unanswered), (1, Unanswered), (2, Unanswered), (3, Verified(MailboxExists.into()))];
     assert_eq!(world.answer(id, &answers), [id]);
     // Two of packs and one of the plan come back; one of the plan is spent.
     world.check(a, (1, 10, 98, 1, 0));
@@ -205,7 +213,7 @@ fn a_refund_into_an_ended_period_is_lost_with_it() {
     let id = world.batch(a, &ROWS);
     world.check(a, (0, 0, 101, 0, 0));
     world.now = FEBRUARY;
-    assert_eq!(world.answer(id, &[(0, Unanswered), (1, Unanswered), (2, Verified(CatchAll))]), [id]);
+    assert_eq!(world.answer(id, &[(0, Unanswered), (1, Unanswered), (2, Verified(CatchAll.into()))]), [id]);
     // The pack credit is back; the plan credit that would be is of January.
     world.check(a, (100, 1, 98, 1, 1));
 }
@@ -254,7 +262,7 @@ fn a_batch_id_is_used_once_even_after_the_batch_is_gone() {
     let id = again(&world).unwrap().batch;
     let exists = Err(BatchError::Hold(HoldError::Exists));
     assert_eq!(again(&world), exists);
-    world.answer(id, &[(0, Verified(CatchAll))]);
+    world.answer(id, &[(0, Verified(CatchAll.into()))]);
     assert_eq!(again(&world), exists);
     world.now = START + 8 * DAY;
     assert_eq!(world.purge().batches, 1);
@@ -290,7 +298,7 @@ fn a_batch_is_readable_for_seven_days_from_its_completion() {
         let id = world.create(new).unwrap().batch;
         let completed = if test { START } else { START + 3 * DAY + 1 };
         world.now = completed;
-        world.answer(id, &[(0, Verified(CatchAll))]);
+        world.answer(id, &[(0, Verified(CatchAll.into()))]);
         world.now = completed + 7 * DAY - 1;
         assert_eq!(world.purge().batches, 0);
         assert!(world.view(a, id).unwrap().results.is_some(), "one step before");
@@ -310,7 +318,7 @@ fn a_batch_that_stays_unfinished_is_given_up_and_refunded() {
     let a = world.account("a", "free");
     let id = world.batch(a, &ROWS);
     world.now = START + DAY;
-    world.answer(id, &[(1, Verified(MailboxExists))]);
+    world.answer(id, &[(1, Verified(MailboxExists.into()))]);
     world.now = START + BATCH_OPEN_MS - 1;
     assert_eq!(world.purge().ended, 0);
     world.check(a, (97, 0, 3, 0, 0));
@@ -330,14 +338,14 @@ fn a_batch_that_a_long_stop_left_unfinished_is_given_up_after_it() {
     let mut world = World::new();
     let a = world.account("a", "free");
     let id = world.batch(a, &ROWS);
-    world.answer(id, &[(1, Verified(MailboxExists)), (2, Unanswered)]);
+    world.answer(id, &[(1, Verified(MailboxExists.into())), (2, Unanswered)]);
     world.now = START + 27 * DAY;
     world.reopen();
     world.check(a, (97, 0, 3, 0, 0));
     assert_eq!(world.purge().ended, 1);
     world.check(a, (99, 0, 0, 1, 0));
     assert!(world.view(a, id).unwrap().completed);
-    assert_eq!(world.answer(id, &[(0, Verified(CatchAll))]), []);
+    assert_eq!(world.answer(id, &[(0, Verified(CatchAll.into()))]), []);
     world.check(a, (99, 0, 0, 1, 0));
 }
 
@@ -355,7 +363,7 @@ fn batches_of_many_threads_are_charged_once_each() {
                     let id = store.create_batch(new.clone(), now).wait().unwrap().batch;
                     let rows = store.unanswered(id).unwrap();
                     for row in rows {
-                        let outcome = Verified(MailboxExists);
+                        let outcome = Verified(MailboxExists.into());
                         let answer = RowAnswer { batch: id, index: row.index, outcome };
                         store.answer_rows(vec![answer, answer], now).wait().unwrap();
                     }

@@ -177,7 +177,7 @@ fn an_attempt_and_its_credit_are_taken_together_or_not_at_all() {
     let hold = HoldRef { account, id: world.entry_id() };
     let record = ResultRecord {
         address: world.store().hash_address("joe@example.com"),
-        reason: Reason::MailboxExists,
+        verdict: Reason::MailboxExists.into(),
     };
     let attempted = world.store().attempt_known(id, hold, record, world.now).wait().unwrap();
     assert_eq!((attempted.left, attempted.balance.available()), (0, before - 2));

@@ -25,7 +25,7 @@ fn a_key_that_comes_again_is_answered_as_the_first_time() {
     let again = Ok(BatchCreated { replayed: true, ..first });
     assert_eq!(create(&mut world, a, "k", 1), again);
     // Whatever happens meanwhile: to the balance, the batch, the status, the process.
-    let outcome = RowOutcome::Verified(CatchAll);
+    let outcome = RowOutcome::Verified(CatchAll.into());
     assert_eq!(world.answer(first.batch, &[(0, outcome), (1, outcome)]), [first.batch]);
     world.hold(a, 98).unwrap();
     assert_eq!(create(&mut world, a, "k", 1), again, "before the credits are looked at");

@@ -8,6 +8,7 @@ mod gateways;
 mod idempotency;
 mod limits;
 mod model;
+mod previous;
 mod results;
 mod rules;
 mod web;

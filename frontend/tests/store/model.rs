@@ -46,7 +46,11 @@ enum Operation {
     Verify {
         account: usize,
         address: usize,
-        reason: Reason,
+        verdict: Verdict,
+    },
+    /// Evidence of one of few hosts is withdrawn.
+    Withdraw {
+        evidence: u64,
     },
     /// A shared verdict, bought if there is one.
     Reuse {
@@ -83,8 +87,9 @@ fn operation() -> impl Strategy<Value = Operation> {
         8 => (0..3usize, credits).prop_map(|(account, credits)| Operation::Hold { account, credits }),
         5 => (0..40usize).prop_map(|hold| Operation::Settle { hold }),
         4 => (0..40usize).prop_map(|hold| Operation::Void { hold }),
-        3 => (0..3usize, 0..ADDRESSES, reason())
-            .prop_map(|(account, address, reason)| Operation::Verify { account, address, reason }),
+        3 => (0..3usize, 0..ADDRESSES, verdict())
+            .prop_map(|(account, address, verdict)| Operation::Verify { account, address, verdict }),
+        1 => (0..HOSTS).prop_map(|evidence| Operation::Withdraw { evidence }),
         3 => (0..3usize, 0..ADDRESSES).prop_map(|(account, address)| Operation::Reuse { account, address }),
         5 => (0..3usize, vec(0..ADDRESSES, 0..6), prop::option::of(0..3u8))
             .prop_map(|(account, addresses, key)| Operation::Batch { account, addresses, key }),
@@ -101,14 +106,19 @@ fn operation() -> impl Strategy<Value = Operation> {
 
 /// So few that they meet.
 const ADDRESSES: usize = 4;
+const HOSTS: u64 = 3;
 
 fn reason() -> impl Strategy<Value = Reason> {
     prop::sample::select(vec![Reason::MailboxExists, Reason::MailboxNotFound, Reason::CatchAll])
 }
 
+fn verdict() -> impl Strategy<Value = Verdict> {
+    (reason(), prop::option::of(0..HOSTS)).prop_map(|(reason, evidence)| Verdict { reason, evidence })
+}
+
 fn outcome() -> impl Strategy<Value = RowOutcome> {
     prop_oneof![
-        4 => reason().prop_map(RowOutcome::Verified),
+        4 => verdict().prop_map(RowOutcome::Verified),
         1 => reason().prop_map(RowOutcome::Repeated),
         2 => Just(RowOutcome::Unanswered),
     ]
@@ -272,11 +282,12 @@ impl Run {
             }
             Operation::Settle { hold } => self.end(hold, End::Settled),
             Operation::Void { hold } => self.end(hold, End::Voided),
-            Operation::Verify { account, address, reason } => {
+            Operation::Verify { account, address, verdict } => {
                 if let Some(account) = self.account(account) {
-                    self.verify(account, address, reason);
+                    self.verify(account, address, verdict);
                 }
             }
+            Operation::Withdraw { evidence } => self.withdraw(evidence),
             Operation::Reuse { account, address } => {
                 if let Some(account) = self.account(account) {
                     self.reuse(account, address);

@@ -117,7 +117,7 @@ fn days_count_charges_and_are_forgotten() {
     let new = world.new_batch(a, &rows);
     let batch = world.create(new).unwrap().batch;
     assert_eq!(world.store().days(a, world.now), Ok(vec![]), "not before it is complete");
-    let (found, none) = (RowOutcome::Verified(Reason::MailboxExists), RowOutcome::Unanswered);
+    let (found, none) = (RowOutcome::Verified(Reason::MailboxExists.into()), RowOutcome::Unanswered);
     world.answer(batch, &[(0, found), (1, found), (2, none)]);
     let days = world.store().days(a, world.now).unwrap();
     let day = (START / DAY) as u32;

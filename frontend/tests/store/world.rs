@@ -1,6 +1,5 @@
 //! A store with a clock in the test's hands.
 
-use api::Reason;
 use frontend::auth::ApiKey;
 use frontend::credits::Balance;
 use frontend::store::*;
@@ -133,16 +132,21 @@ impl World {
     }
 
     /// A check that is charged and comes to this.
-    pub fn verify(&mut self, account: AccountId, address: &str, reason: Reason) {
+    pub fn verify(&mut self, account: AccountId, address: &str, verdict: impl Into<Verdict>) {
         let hold = self.hold(account, 1).unwrap();
-        let record = ResultRecord { address: self.store().hash_address(address), reason };
+        let record = ResultRecord { address: self.store().hash_address(address), verdict: verdict.into() };
         self.store().settle(hold, Settlement { result: Some(record) }, self.now).wait().unwrap();
     }
 
     /// A shared verdict, charged.
-    pub fn reuse(&mut self, account: AccountId, address: &str, reason: Reason) -> Result<Balance, HoldError> {
+    pub fn reuse(
+        &mut self,
+        account: AccountId,
+        address: &str,
+        verdict: impl Into<Verdict>,
+    ) -> Result<Balance, HoldError> {
         let hold = HoldRef { account, id: self.entry_id() };
-        let record = ResultRecord { address: self.store().hash_address(address), reason };
+        let record = ResultRecord { address: self.store().hash_address(address), verdict: verdict.into() };
         self.store().charge_known(hold, record, self.now).wait()
     }
 
@@ -192,6 +196,7 @@ impl World {
             sum.lists += purged.lists;
             sum.connections += purged.connections;
             sum.clients += purged.clients;
+            sum.withdrawn += purged.withdrawn;
             sum.vault_keys += purged.vault_keys;
             if !purged.more {
                 return sum;

@@ -125,6 +125,23 @@ fn a_list_goes_on_after_a_kill_and_is_charged_once() {
 }
 
 #[test]
+fn rows_over_the_budget_of_their_site_cost_nothing() {
+    let (server, email) = (Server::start(&["--batch-wait", "2"]), "joe@example.com");
+    let mut browser = rich(&server, email);
+    let content = "budget@d1.example.com\nmailbox_exists@d2.example.com\nbudget.1@d3.example.com\n";
+    let path = upload(&mut browser, "plain.txt", content.as_bytes(), "").path;
+    let page = wait(&mut browser, &path, "Cost");
+    browser.press(&page, &format!("{path}/start"));
+    wait(&mut browser, &path, "Download the result");
+    let text = browser.get(&format!("{path}/download")).text();
+    let verdicts: Vec<&str> =
+        text.lines().filter_map(|line| line.split_once(',')).map(|(_, verdict)| verdict).collect();
+    assert_eq!(verdicts, ["false,unverifiable", "true,mailbox_exists", "true,mailbox_exists"]);
+    browser.get("/").says("4998");
+    assert!(server.administer(&["account", "show", email]).contains("add up"));
+}
+
+#[test]
 fn what_cannot_be_checked_says_why() {
     let server = Server::start(&["--dashboard-upload-mib", "1"]);
     let mut browser = Browser::signed_up(&server, "joe@example.com");

@@ -2,7 +2,7 @@
 //! resolver (RA is set) and knows the scenario's names alone.
 
 use crate::{
-    spec::DnsBehaviour,
+    spec::{DnsBehaviour, Lie},
     stats::DnsKind,
     world::World,
     zone::{CHAIN_MAX, Records},
@@ -11,10 +11,10 @@ use hickory_proto::{
     op::{Edns, Message, MessageType, OpCode, Query, ResponseCode},
     rr::{
         DNSClass, Name, RData, Record, RecordType,
-        rdata::{A, AAAA, CNAME, MX, PTR, SOA, TXT},
+        rdata::{A, AAAA, CNAME, MX, PTR, SOA, TXT, opt::EdnsOption},
     },
 };
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// What is sent back for one query.
 #[derive(Debug, Default)]
@@ -35,7 +35,14 @@ pub(crate) enum Port {
 const UDP_BYTES_MIN: usize = 512;
 const UDP_BYTES_MAX: usize = 1232;
 
-pub(crate) fn react(world: &World, query: &[u8], udp: bool) -> Reaction {
+/// What a resolver that has too much to do sends back.
+pub(crate) fn refuse(query: &[u8]) -> Option<Vec<u8>> {
+    let message = Message::from_vec(query).ok()?;
+    refusal(&message, ResponseCode::Refused, true).to_vec().ok()
+}
+
+/// `lie`: how every name is answered just now.
+pub(crate) fn react(world: &World, query: &[u8], udp: bool, lie: Option<Lie>) -> Reaction {
     let Ok(message) = Message::from_vec(query) else {
         return Reaction { answer: form_error(query), ..Reaction::default() };
     };
@@ -52,6 +59,9 @@ pub(crate) fn react(world: &World, query: &[u8], udp: bool) -> Reaction {
     }
     let name = text(&question.name);
     let behaviour = world.zone.find(&name).map_or(DnsBehaviour::Ok, |records| records.behaviour);
+    if let Some(lie) = lie.or(behaviour.lie()) {
+        return Reaction { kind, forged: None, answer: self::lie(world, &message, question, lie) };
+    }
     let (forged, answer) = behave(world, &message, question, behaviour, udp);
     Reaction { kind, forged: forged.filter(|_| udp), answer }
 }
@@ -83,7 +93,49 @@ fn behave(world: &World, message: &Message, question: &Query, behaviour: DnsBeha
         DnsBehaviour::SpoofedPort => (forge(Port::Other, |_| {}), answer()),
         DnsBehaviour::SpoofedQuestion => (forge(Port::Own, other_question), answer()),
         DnsBehaviour::SpoofedCase => (forge(Port::Own, other_case), answer()),
+        DnsBehaviour::NoSoa
+        | DnsBehaviour::NodataNoSoa
+        | DnsBehaviour::Forged
+        | DnsBehaviour::Blocked
+        | DnsBehaviour::Censored
+        | DnsBehaviour::Filtered
+        | DnsBehaviour::Prohibited
+        | DnsBehaviour::Unspecified => (None, None),
     }
+}
+
+/// A denial that proves nothing.
+fn lie(world: &World, message: &Message, question: &Query, lie: Lie) -> Option<Vec<u8>> {
+    let code = match lie {
+        Lie::NodataNoSoa | Lie::Unspecified => ResponseCode::NoError,
+        _ => ResponseCode::NXDomain,
+    };
+    let mut answer = refusal(message, code, true);
+    let address = match question.query_type {
+        RecordType::A => Some(RData::A(A(Ipv4Addr::UNSPECIFIED))),
+        RecordType::AAAA => Some(RData::AAAA(AAAA(Ipv6Addr::UNSPECIFIED))),
+        _ => None,
+    };
+    match (lie, address) {
+        (Lie::NoSoa | Lie::NodataNoSoa, _) => {}
+        (Lie::Unspecified, Some(address)) => {
+            answer.answers.push(Record::from_rdata(question.name.clone(), world.dns.ttl, address));
+        }
+        _ => negative(world, &text(&question.name), &mut answer),
+    }
+    let error: Option<u16> = match lie {
+        Lie::NoSoa | Lie::NodataNoSoa | Lie::Unspecified => None,
+        Lie::Forged => Some(4),
+        Lie::Blocked => Some(15),
+        Lie::Censored => Some(16),
+        Lie::Filtered => Some(17),
+        Lie::Prohibited => Some(18),
+    };
+    if let (Some(error), Some(edns)) = (error, &mut answer.edns) {
+        // The option of RFC 8914 2: a code, and perhaps a text.
+        edns.options_mut().insert(EdnsOption::Unknown(15, error.to_be_bytes().to_vec()));
+    }
+    answer.to_vec().ok()
 }
 
 fn other_question(lie: &mut Message) {

@@ -1,6 +1,7 @@
 //! The driver of a session: moves bytes, waits, and breaks things off when the scenario says so.
 
 use crate::{
+    What,
     misdeed::{Next, commit},
     running::Net,
     session::{Outcome, Session, Step, replaces},
@@ -112,7 +113,7 @@ pub(crate) async fn serve(net: Arc<Net>, host: u32, stream: TcpStream, client: I
     }
     let guard = Guard::enter(net, host, client);
     let mut connection = Connection {
-        session: Session::new(guard.net.clone(), host, client, guard.ordinal),
+        session: Session::new(guard.net.clone(), host, client, (guard.number, guard.ordinal)),
         wire: Wire::Clear(stream),
         input: Vec::new(),
         output: Vec::new(),
@@ -120,6 +121,7 @@ pub(crate) async fn serve(net: Arc<Net>, host: u32, stream: TcpStream, client: I
     };
     // A client that breaks off ends its own session alone.
     connection.run(guard.of_client).await.ok();
+    connection.session.note(What::Ends);
 }
 
 /// Counts a session for as long as it lasts.
@@ -127,16 +129,18 @@ struct Guard {
     net: Arc<Net>,
     host: u32,
     client: IpAddr,
+    /// Of all sessions of the net, from 1.
+    number: u64,
     ordinal: u64,
     of_client: u64,
 }
 
 impl Guard {
     fn enter(net: Arc<Net>, host: u32, client: IpAddr) -> Guard {
-        net.counters.all.enter();
+        let number = net.counters.all.enter() + 1;
         let ordinal = net.hosts[host as usize].sessions.enter();
         let of_client = net.client_enters(host, client);
-        Guard { net, host, client, ordinal, of_client }
+        Guard { net, host, client, number, ordinal, of_client }
     }
 }
 
@@ -297,6 +301,9 @@ impl Connection {
         self.flush().await?;
         let place = self.session.place();
         let fault = &place.behaviour.faults[fault].spec;
+        if fault.does == Misdeed::Closing {
+            self.session.note(What::Closing);
+        }
         match commit(&mut self.wire, fault, &reply).await? {
             Next::Go if replaces(fault.does) && step != Step::Close => Ok(Then::Go),
             Next::Go => self.step(step, 0).await,

@@ -1,7 +1,7 @@
 //! The DNS sockets: UDP and TCP on one address and port.
 
 use crate::{
-    answer::{Port, Reaction, react},
+    answer::{Port, Reaction, react, refuse},
     running::Net,
     stats::DnsKind,
 };
@@ -32,16 +32,29 @@ pub(crate) async fn serve_udp(net: Arc<Net>, socket: Arc<UdpSocket>) {
             net.counters.dns(DnsKind::Dropped);
             continue;
         }
-        let reaction = react(&net.world, &buffer[..bytes], true);
-        net.counters.dns(reaction.kind.unwrap_or(DnsKind::Unreadable));
         let latency = net.dns_latency();
+        let Some(under_way) = net.takes_query() else {
+            net.counters.dns(DnsKind::Dropped);
+            if net.world.dns.refuse
+                && let Some(answer) = refuse(&buffer[..bytes])
+            {
+                socket.send_to(&answer, client).await.ok();
+            }
+            continue;
+        };
+        let reaction = react(&net.world, &buffer[..bytes], true, net.lie());
+        net.counters.dns(reaction.kind.unwrap_or(DnsKind::Unreadable));
         if latency.is_zero() && reaction.forged.is_none() {
             if let Some(answer) = reaction.answer {
                 // A full send buffer or a client that is gone loses the datagram, as on any network.
                 socket.send_to(&answer, client).await.ok();
             }
         } else {
-            tokio::spawn(send_late(socket.clone(), client, reaction, latency));
+            let late = send_late(socket.clone(), client, reaction, latency);
+            tokio::spawn(async move {
+                late.await;
+                drop(under_way);
+            });
         }
     }
 }
@@ -80,7 +93,7 @@ async fn tcp_session(net: &Net, mut stream: TcpStream) -> std::io::Result<()> {
         let mut query = vec![0; usize::from(timeout(TCP_IDLE, stream.read_u16()).await??)];
         timeout(TCP_IDLE, stream.read_exact(&mut query)).await??;
         net.counters.dns(DnsKind::Tcp);
-        let reaction = react(&net.world, &query, false);
+        let reaction = react(&net.world, &query, false, net.lie());
         net.counters.dns(reaction.kind.unwrap_or(DnsKind::Unreadable));
         sleep(net.dns_latency()).await;
         let Some(answer) = reaction.answer else { continue };

@@ -7,7 +7,7 @@
 use crate::{
     mailbox::Mailbox,
     random::Random,
-    spec::{DnsBehaviour, HostState, Misdeed, Stage},
+    spec::{DnsBehaviour, Family, HostState, Misdeed, Stage},
     world::{Behaviour, Domain, Host, World},
     zone::CHAIN_MAX,
 };
@@ -118,13 +118,21 @@ impl World {
         }
     }
 
+    /// Whether there is such a mailbox, whatever its servers say; `None` where nobody can tell.
+    pub(crate) fn exists(&self, address: &str) -> Option<bool> {
+        let Some((local, domain)) = split(address) else { return Some(false) };
+        let at = self.by_domain.get(domain.to_ascii_lowercase().as_str());
+        let Some(domain) = at.map(|&at| &self.domains[at as usize]) else { return Some(false) };
+        domain.mailboxes.exists(self.seed, local, &domain.name)
+    }
+
     /// What a host that works says about a local part.
     fn asked(&self, domain: &Domain, local: &str) -> ExpectedVerdict {
         let mailboxes = &domain.mailboxes;
         let found = mailboxes.find(self.seed, local, &domain.name);
         let stranger = mailboxes.stranger();
         let later = |mailbox| if mailbox == Mailbox::Greylisted { Mailbox::Ok } else { mailbox };
-        let reason = if mailboxes.greylist_everyone {
+        let reason = if mailboxes.greylisting.everyone {
             Expected::Unverifiable
         } else {
             self.reason(domain, found, stranger, local)
@@ -245,7 +253,15 @@ fn fate(behaviour: DnsBehaviour) -> Fate {
         | DnsBehaviour::Refused
         | DnsBehaviour::Timeout
         | DnsBehaviour::Garbage
-        | DnsBehaviour::CutShort => Fate::Fails,
+        | DnsBehaviour::CutShort
+        | DnsBehaviour::NoSoa
+        | DnsBehaviour::NodataNoSoa
+        | DnsBehaviour::Forged
+        | DnsBehaviour::Blocked
+        | DnsBehaviour::Censored
+        | DnsBehaviour::Filtered
+        | DnsBehaviour::Prohibited
+        | DnsBehaviour::Unspecified => Fate::Fails,
     }
 }
 
@@ -255,7 +271,10 @@ fn is_usable(host: &Host) -> bool {
     let listens = host.state == HostState::Up && !host.addresses.is_empty();
     listens
         && faults.iter().map(|fault| &fault.spec).all(|fault| {
-            let passes = fault.first.is_some() || fault.from > 1;
+            let passes = fault.first.is_some()
+                || fault.from > 1
+                || fault.percent < 100.0
+                || fault.family.is_some_and(|family| has_other_family(host, family));
             let harmless = match fault.does {
                 Misdeed::Drip => fault.ms <= DRIP_MS_MAX,
                 Misdeed::Nul | Misdeed::BareLf | Misdeed::Inject => true,
@@ -269,6 +288,11 @@ fn is_usable(host: &Host) -> bool {
             };
             passes || harmless || aside
         })
+}
+
+/// True when a client can come to the host by an address of the other family.
+fn has_other_family(host: &Host, family: Family) -> bool {
+    host.addresses.iter().any(|address| address.is_ipv6() != (family == Family::Ipv6))
 }
 
 /// Cuts an address at its last `@` when it obeys the grammar of RFC 5321 4.1.2, a domain of at least two labels.

@@ -18,12 +18,14 @@
 //!
 //! docs/mailnet.md describes the scenario format. Inside the crate: [`Scenario`] is read by `spec` and `values`,
 //! filled in by `world`, and played by `running`, which serves `dns` (its answers come from `answer`) and SMTP
-//! (`connection` drives `session`, and does `misdeed`).
+//! (`connection` drives `session`, and does `misdeed`; `conduct` says when a server stops telling the truth).
 
 mod answer;
+mod conduct;
 mod connection;
 mod dns;
 mod expected;
+mod journal;
 mod listen;
 mod mailbox;
 mod misdeed;
@@ -40,6 +42,7 @@ mod world;
 mod zone;
 
 pub use expected::{Addresses, Expected, ExpectedVerdict};
+pub use journal::{Event, Journal, What};
 pub use listen::raise_open_files;
 pub use running::{Mailnet, Running, StartError};
 pub use scenario::{Scenario, ScenarioError};

@@ -46,8 +46,28 @@ pub(crate) struct Mailboxes {
     plain: HashMap<Box<str>, Mailbox>,
     patterns: Vec<Rule>,
     pub unknown: Mailbox,
-    pub greylist_ms: Option<u64>,
-    pub greylist_everyone: bool,
+    pub greylisting: Greylisting,
+}
+
+/// How recipients are put off at first.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Greylisting {
+    pub ms: Option<u64>,
+    pub everyone: bool,
+    pub by: GreylistBy,
+}
+
+/// Whose first try counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum GreylistBy {
+    /// That of client address, sender and recipient together, as greylisting does it.
+    #[default]
+    Triple,
+    /// That of the recipient, as a server does that asks the mailbox store behind it.
+    Recipient,
+    /// That of the client address, as postscreen does it.
+    Client,
 }
 
 #[derive(Debug)]
@@ -65,26 +85,22 @@ impl Mailboxes {
     pub(crate) fn new(
         rules: &BTreeMap<Mailbox, Vec<String>>,
         unknown: Mailbox,
-        greylist_ms: Option<u64>,
-        greylist_everyone: bool,
+        greylisting: Greylisting,
     ) -> Result<Mailboxes, String> {
         use Mailbox::{Disabled, ExistsThrottled, Full, FullTemporary, Greylisted, Restricted};
         if matches!(unknown, Full | FullTemporary | Disabled | ExistsThrottled | Restricted | Greylisted) {
             return Err(format!("unknown = {unknown:?}: only a mailbox that exists can be that"));
         }
-        let waits = rules.contains_key(&Greylisted) || greylist_everyone;
-        if waits != greylist_ms.is_some() {
+        let waits = rules.contains_key(&Greylisted) || greylisting.everyone;
+        if waits != greylisting.ms.is_some() {
             return Err(
                 "greylist_ms goes with greylisted mailboxes or greylist_everyone, and they with it".into()
             );
         }
-        let mut mailboxes = Mailboxes {
-            plain: HashMap::new(),
-            patterns: Vec::new(),
-            unknown,
-            greylist_ms,
-            greylist_everyone,
-        };
+        if !waits && greylisting.by != GreylistBy::default() {
+            return Err("greylist_by goes with greylist_ms".into());
+        }
+        let mut mailboxes = Mailboxes { plain: HashMap::new(), patterns: Vec::new(), unknown, greylisting };
         let mut used: HashMap<String, u32> = HashMap::new();
         for (&mailbox, patterns) in rules {
             for text in patterns {
@@ -123,6 +139,25 @@ impl Mailboxes {
 
     /// What stands behind a local part; greylisting of everyone is the caller's business.
     pub(crate) fn find(&self, seed: u64, local: &str, domain: &str) -> Mailbox {
+        self.known(seed, local, domain).map_or(self.unknown, |(mailbox, _)| mailbox)
+    }
+
+    /// Whether there is a mailbox, whatever the server says; `None` where nobody can tell.
+    pub(crate) fn exists(&self, seed: u64, local: &str, domain: &str) -> Option<bool> {
+        use Mailbox::{Disabled, ExistsThrottled, Full, FullTemporary, Greylisted, NotFound, Ok, Restricted};
+        match self.known(seed, local, domain) {
+            None => (self.unknown != Ok).then_some(false),
+            Some((_, true)) => None,
+            Some((NotFound, _)) => Some(false),
+            Some((Ok | Full | FullTemporary | Disabled | Greylisted | ExistsThrottled | Restricted, _)) => {
+                Some(true)
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// What the rules say of a local part, and whether it was a rule for everyone; `None` for a stranger.
+    fn known(&self, seed: u64, local: &str, domain: &str) -> Option<(Mailbox, bool)> {
         if !self.plain.is_empty() {
             let known = if local.bytes().any(|b| b.is_ascii_uppercase()) {
                 self.plain.get(local.to_ascii_lowercase().as_str())
@@ -130,7 +165,7 @@ impl Mailboxes {
                 self.plain.get(local)
             };
             if let Some(&mailbox) = known {
-                return mailbox;
+                return Some((mailbox, false));
             }
         }
         let mut draw = None;
@@ -139,16 +174,16 @@ impl Mailboxes {
                 continue;
             }
             if (rule.from, rule.to) == (0, WHOLE) {
-                return rule.mailbox;
+                return Some((rule.mailbox, is_everyone(&rule.pattern)));
             }
             let draw = *draw.get_or_insert_with(|| {
                 (hash(seed, &[local.as_bytes(), domain.as_bytes()]) % u64::from(WHOLE)) as u32
             });
             if (rule.from..rule.to).contains(&draw) {
-                return rule.mailbox;
+                return Some((rule.mailbox, false));
             }
         }
-        self.unknown
+        None
     }
 
     /// What stands behind a local part that nobody would guess, such as a control recipient.
@@ -225,7 +260,7 @@ mod tests {
 
     fn check(rules: &[(Mailbox, &[&str])], local: &str, expected: Mailbox) {
         let rules = rules.iter().map(|(m, p)| (*m, p.iter().map(|s| s.to_string()).collect())).collect();
-        let mailboxes = Mailboxes::new(&rules, Mailbox::NotFound, None, false).unwrap();
+        let mailboxes = Mailboxes::new(&rules, Mailbox::NotFound, Greylisting::default()).unwrap();
         assert_eq!(mailboxes.find(1, local, "d.example"), expected, "{local}");
     }
 
@@ -263,7 +298,7 @@ mod tests {
             (Mailbox::Ok, vec!["50% user-#".to_owned()]),
             (Mailbox::Full, vec!["10% user-#".to_owned()]),
         ]);
-        let mailboxes = Mailboxes::new(&rules, Mailbox::NotFound, None, false).unwrap();
+        let mailboxes = Mailboxes::new(&rules, Mailbox::NotFound, Greylisting::default()).unwrap();
         let mut counts: BTreeMap<Mailbox, u32> = BTreeMap::new();
         for n in 0..20_000 {
             *counts.entry(mailboxes.find(3, &format!("user-{n}"), "d.example")).or_default() += 1;
@@ -278,7 +313,7 @@ mod tests {
     fn wrong_rules_are_named() {
         let check = |mailbox, rules: &[&str], unknown, part: &str| {
             let rules = BTreeMap::from([(mailbox, rules.iter().map(|s| s.to_string()).collect())]);
-            let error = Mailboxes::new(&rules, unknown, None, false).expect_err(part);
+            let error = Mailboxes::new(&rules, unknown, Greylisting::default()).expect_err(part);
             assert!(error.contains(part), "{error}");
         };
         check(Mailbox::Ok, &["60% u#", "60% u#"], Mailbox::NotFound, "exceed 100%");

@@ -2,7 +2,7 @@
 //! answered about them.
 
 use clap::{Args, Parser, Subcommand};
-use mailnet::{Mailnet, Scenario, raise_open_files};
+use mailnet::{Journal, Mailnet, Scenario, raise_open_files};
 use std::{
     error::Error,
     fs::File,
@@ -43,6 +43,9 @@ struct Serve {
     /// The seed of the addresses.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Writes what the clients did to this file at the end, one JSON object per line; the scenario needs `journal = true`.
+    #[arg(long)]
+    journal: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]
@@ -142,7 +145,22 @@ fn serve(options: Serve) -> Result<(), Box<dyn Error>> {
     writeln!(out, "dns {} smtp-port {} domains {domains} hosts {hosts}", running.dns(), running.smtp_port())?;
     out.flush()?;
     runtime.block_on(stopped.wait());
+    if let Some(path) = &options.journal {
+        write_journal(&running.journal(), File::create(path)?)?;
+    }
     writeln!(out, "{}", serde_json::to_string(&running.stop())?)?;
+    Ok(out.flush()?)
+}
+
+/// Writes the events, and at the end how many were lost.
+fn write_journal(journal: &Journal, out: impl Write) -> Result<(), Box<dyn Error>> {
+    let mut out = BufWriter::new(out);
+    for event in &journal.events {
+        writeln!(out, "{}", serde_json::to_string(event)?)?;
+    }
+    if journal.lost > 0 {
+        writeln!(out, "{{\"lost\":{}}}", journal.lost)?;
+    }
     Ok(out.flush()?)
 }
 

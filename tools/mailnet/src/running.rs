@@ -1,10 +1,11 @@
 //! A mail internet that runs: its sockets, its threads and what it remembers of its clients.
 
 use crate::{
-    ExpectedVerdict, Scenario, connection,
+    Event, ExpectedVerdict, Journal, Scenario, What, connection,
     dns::{serve_tcp, serve_udp},
     listen::{self, Sockets},
     random::{Random, hash},
+    spec::Lie,
     stats::{Counters, HostCounters, HostStats, Stats},
     tls::Certificates,
     values::Certificate,
@@ -131,8 +132,14 @@ impl Running {
             sum.sessions_open += host.sessions_open;
             sum.sessions_peak = sum.sessions_peak.max(host.sessions_peak);
             sum.rcpt += host.rcpt;
+            sum.rcpt_refused += host.rcpt_refused;
         }
         Some(sum)
+    }
+
+    /// What the clients did so far; empty unless the scenario has `journal = true`.
+    pub fn journal(&self) -> Journal {
+        lock(&self.net.journal).clone()
     }
 
     /// Ends all sessions, frees the ports and gives the last counters.
@@ -215,7 +222,30 @@ pub(crate) struct Net {
     /// When each greylisted triple was first seen, by its hash.
     greylist: Mutex<HashMap<u64, Instant>>,
     clients: Mutex<HashMap<(u32, IpAddr), Client>>,
+    /// When unknown recipients were refused, in the order of time, for hosts whose conduct depends on it.
+    refusals: Mutex<HashMap<(u32, Whose), Vec<Instant>>>,
+    journal: Mutex<Journal>,
+    started: Instant,
     draws: AtomicU64,
+    /// UDP queries that wait for their latency.
+    queries: Arc<AtomicU64>,
+}
+
+/// A UDP query that waits for its latency.
+pub(crate) struct Query(Arc<AtomicU64>);
+
+impl Drop for Query {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Whose refusals are counted together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Whose {
+    Host,
+    Client(IpAddr),
+    Node(u32),
 }
 
 /// What a host remembers of a client.
@@ -227,6 +257,8 @@ struct Client {
 
 /// With so many triples the greylist starts anew.
 const GREYLIST_MAX: usize = 4_000_000;
+/// More events than these are not kept.
+const EVENTS_MAX: usize = 4_000_000;
 
 impl Net {
     fn new(world: Arc<World>) -> Result<Net, StartError> {
@@ -237,8 +269,29 @@ impl Net {
             certificates: Certificates::new().map_err(StartError::Certificate)?,
             greylist: Mutex::default(),
             clients: Mutex::default(),
+            refusals: Mutex::default(),
+            journal: Mutex::default(),
+            started: Instant::now(),
             draws: AtomicU64::new(0),
+            queries: Arc::default(),
         })
+    }
+
+    /// Takes a query, unless as many as may be wait already.
+    pub(crate) fn takes_query(&self) -> Option<Query> {
+        let query = Query(Arc::clone(&self.queries));
+        let waiting = query.0.fetch_add(1, Relaxed);
+        let most = self.world.dns.under_way_max;
+        (most == 0 || waiting < most).then_some(query)
+    }
+
+    /// How every name is answered just now.
+    pub(crate) fn lie(&self) -> Option<Lie> {
+        let dns = &self.world.dns;
+        let lie = dns.lie?;
+        let now = self.started.elapsed();
+        let is_over = dns.lie_until_ms.is_some_and(|until| now >= Duration::from_millis(until));
+        (now >= Duration::from_millis(dns.lie_from_ms) && !is_over).then_some(lie)
     }
 
     pub(crate) fn tls_config(&self, kind: Certificate) -> Arc<rustls::ServerConfig> {
@@ -263,15 +316,10 @@ impl Net {
         Duration::from_millis(Random::new(self.world.seed ^ draw).between(span.least, span.most))
     }
 
-    /// True when the triple of client, sender and recipient was first seen at least `wait` ago.
-    pub(crate) fn is_past_greylist(
-        &self,
-        (client, sender, recipient): (IpAddr, &str, &str),
-        now: Instant,
-        wait: Duration,
-    ) -> bool {
-        let client = client.to_string();
-        let key = hash(0, &[client.as_bytes(), sender.as_bytes(), recipient.as_bytes()]);
+    /// True when what counts (client, sender, recipient; what does not count is empty) was first seen at least
+    /// `wait` ago.
+    pub(crate) fn is_past_greylist(&self, counts: [&str; 3], now: Instant, wait: Duration) -> bool {
+        let key = hash(0, &counts.map(str::as_bytes));
         let mut greylist = lock(&self.greylist);
         if greylist.len() >= GREYLIST_MAX {
             greylist.clear();
@@ -296,6 +344,39 @@ impl Net {
                 clients.remove(&(host, client));
             }
         }
+    }
+
+    /// Counts an unknown recipient that a node of a host has refused to a client.
+    pub(crate) fn refused(&self, host: u32, client: IpAddr, node: u32) {
+        let (now, mut refusals) = (Instant::now(), lock(&self.refusals));
+        for whose in [Whose::Host, Whose::Client(client), Whose::Node(node)] {
+            refusals.entry((host, whose)).or_default().push(now);
+        }
+    }
+
+    /// How many unknown recipients a host has refused, within the last so long or ever.
+    pub(crate) fn refusals(&self, host: u32, whose: Whose, within: Option<Duration>) -> u64 {
+        let now = Instant::now();
+        let refusals = lock(&self.refusals);
+        let Some(times) = refusals.get(&(host, whose)) else { return 0 };
+        let old = within.map_or(0, |within| times.partition_point(|&at| now.duration_since(at) >= within));
+        (times.len() - old) as u64
+    }
+
+    /// Keeps an event, if the scenario asks for it. Events are in the order of their times: the clock is read under
+    /// the lock.
+    pub(crate) fn note(&self, session: u64, (host, node): (u32, u32), client: IpAddr, what: What) {
+        if !self.world.journal {
+            return;
+        }
+        let host = self.world.hosts[host as usize].name.clone();
+        let mut journal = lock(&self.journal);
+        if journal.events.len() >= EVENTS_MAX {
+            journal.lost += 1;
+            return;
+        }
+        let at_ms = self.started.elapsed().as_millis() as u64;
+        journal.events.push(Event { at_ms, session, host, node, client, what });
     }
 
     /// How many unknown recipients a client has asked a host for; one more if `one_more`.

@@ -73,6 +73,12 @@ impl Scenario {
         self.world.expected(address)
     }
 
+    /// Whether there is a mailbox behind an address, whatever its servers say; `None` where nobody can tell, as at a
+    /// domain that takes everyone.
+    pub fn exists(&self, address: &str) -> Option<bool> {
+        self.world.exists(address)
+    }
+
     /// So many addresses of its domains, drawn from a seed, each with what must be answered about it.
     pub fn addresses(&self, count: usize, seed: u64) -> Addresses<'_> {
         self.world.addresses(count, seed)

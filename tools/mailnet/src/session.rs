@@ -3,20 +3,18 @@
 //!
 //! It answers as a real server would and counts every rule that the client breaks.
 
+mod recipient;
+
 use crate::{
-    mailbox::Mailbox,
+    What,
     personality::{Holes, Personality, Template},
     random::Random,
     running::Net,
-    spec::{Misdeed, ReplyKind, Stage},
+    spec::{Family, Misdeed, ReplyKind, Stage},
     stats::{Violation, add},
-    world::{Behaviour, Fault, Host},
+    world::{Behaviour, Host},
 };
-use std::{
-    net::IpAddr,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 /// What comes after the reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +55,16 @@ pub(crate) struct Session {
     host: u32,
     client: IpAddr,
     client_text: String,
+    /// Of all sessions of the net, from 1.
+    number: u64,
+    /// The node of the host's pool.
+    node: u32,
+    /// Which changes of conduct were due when the session began.
+    begun: Vec<bool>,
+    /// Unknown recipients that were refused in this session.
+    refused: u64,
+    /// A recipient is being answered: whether by the truth.
+    asked: Option<bool>,
     /// How many sessions the host had before.
     ordinal: u64,
     pub random: Random,
@@ -80,9 +88,20 @@ const LINE_BYTES_MAX: usize = 512;
 const PATH_LINE_BYTES_MAX: usize = 1024;
 
 impl Session {
-    pub(crate) fn new(net: Arc<Net>, host: u32, client: IpAddr, ordinal: u64) -> Session {
-        let random = Random::new(net.world.seed ^ (u64::from(host) << 32) ^ ordinal);
+    /// A session that is about to begin: its number in the net, and how many the host had before.
+    pub(crate) fn new(net: Arc<Net>, host: u32, client: IpAddr, (number, ordinal): (u64, u64)) -> Session {
+        let mut random = Random::new(net.world.seed ^ (u64::from(host) << 32) ^ ordinal);
+        let conduct = net.world.hosts[host as usize].behaviour.conduct.as_ref();
+        let node = conduct.map_or(0, |conduct| conduct.node(ordinal, &mut random));
+        let refused = |counted, within| recipient::refusals(&net, (host, node), client, 0, (counted, within));
+        let begun = conduct.map_or_else(Vec::new, |conduct| conduct.due(&refused));
+        net.note(number, (host, node), client, What::Begins);
         Session {
+            number,
+            node,
+            begun,
+            refused: 0,
+            asked: None,
             client_text: client.to_string(),
             random,
             place: Arc::new(Place { behaviour: net.world.hosts[host as usize].behaviour.clone(), net }),
@@ -116,6 +135,11 @@ impl Session {
         self.greeted == Greeted::Ehlo && self.place.behaviour.personality.pipelining
     }
 
+    /// Keeps an event in the journal.
+    pub(crate) fn note(&self, what: What) {
+        self.place.net.note(self.number, (self.host, self.node), self.client, what);
+    }
+
     pub(crate) fn violation(&self, kind: Violation) {
         self.place.net.counters.violation(kind);
     }
@@ -124,11 +148,19 @@ impl Session {
     pub(crate) fn fault(&mut self, stage: Stage) -> Option<usize> {
         self.counts[stage as usize] += 1;
         let count = self.counts[stage as usize];
-        let due = |fault: &Fault| {
+        let place = self.place();
+        for (at, fault) in place.behaviour.faults.iter().enumerate() {
             let spec = &fault.spec;
-            spec.at == stage && count >= spec.from && spec.first.is_none_or(|first| self.ordinal < first)
-        };
-        self.place.behaviour.faults.iter().position(due)
+            let is_due = spec.at == stage
+                && count >= spec.from
+                && spec.first.is_none_or(|first| self.ordinal < first)
+                && spec.family.is_none_or(|family| (family == Family::Ipv6) == self.client.is_ipv6());
+            // Only what may happen or not costs a draw.
+            if is_due && (spec.percent >= 100.0 || self.random.percent(spec.percent)) {
+                return Some(at);
+            }
+        }
+        None
     }
 
     /// The greeting.
@@ -143,12 +175,23 @@ impl Session {
         }
         let outcome = self.finish(Stage::Banner, out, 0, Step::Go);
         self.refuses = out.first().is_some_and(|&digit| digit != b'2');
+        self.note_closing(out);
         outcome
     }
 
     /// Too many sessions of this client: says so.
     pub(crate) fn crowded(&mut self, out: &mut Vec<u8>) {
         self.say(ReplyKind::TooManySessions, "", out);
+        self.note_closing(out);
+    }
+
+    /// Keeps in the journal that a 421 was said, if it was.
+    fn note_closing(&self, said: &[u8]) {
+        if self.place.net.world.journal
+            && said.split(|&byte| byte == b'\n').any(|line| line.starts_with(b"421"))
+        {
+            self.note(What::Closing);
+        }
     }
 
     /// After TLS has begun everything said before is forgotten (RFC 3207 4.2).
@@ -186,7 +229,13 @@ impl Session {
             out.extend_from_slice(b"503 5.5.1 This host takes no mail from you\r\n");
             return Outcome { step: Step::Go, fault: None };
         }
-        self.command(verb, rest, out, start)
+        let outcome = self.command(verb, rest, out, start);
+        let said = &out[start..];
+        if verb == "RCPT" {
+            self.note_rcpt(rest, outcome, said);
+        }
+        self.note_closing(said);
+        outcome
     }
 
     fn command(&mut self, verb: &str, rest: &str, out: &mut Vec<u8>, start: usize) -> Outcome {
@@ -228,6 +277,7 @@ impl Session {
             return Outcome { step, fault: Some(at) };
         };
         add(&self.place.net.counters.misdeeds);
+        self.asked = self.asked.map(|_| false);
         out.truncate(start);
         self.write(reply, "", out);
         if reply.code >= 400 {
@@ -265,6 +315,12 @@ impl Session {
         step
     }
 
+    fn note_name(&self, name: &str) {
+        if self.place.net.world.journal {
+            self.note(What::Ehlo { name: name.to_owned() });
+        }
+    }
+
     fn ehlo(&mut self, name: &str, out: &mut Vec<u8>) -> Step {
         let place = self.place();
         if place.behaviour.personality.helo_only {
@@ -275,6 +331,7 @@ impl Session {
         }
         self.reset();
         self.greeted = Greeted::Ehlo;
+        self.note_name(name);
         let keywords = &place.behaviour.personality.ehlo;
         let shown: Vec<&str> =
             keywords.iter().map(String::as_str).filter(|k| !(self.secure && *k == "STARTTLS")).collect();
@@ -293,6 +350,7 @@ impl Session {
         }
         self.reset();
         self.greeted = Greeted::Helo;
+        self.note_name(name);
         out.extend_from_slice(format!("250 {}\r\n", self.host().name).as_bytes());
         Step::Go
     }
@@ -353,106 +411,6 @@ impl Session {
                     _ => false,
                 }
         })
-    }
-
-    fn rcpt(&mut self, rest: &str, out: &mut Vec<u8>) -> Step {
-        add(&self.place.net.counters.rcpt);
-        add(&self.place.net.hosts[self.host as usize].rcpt);
-        let place = self.place();
-        let personality = &place.behaviour.personality;
-        if self.sender.is_none() {
-            if !self.mail_refused {
-                self.violation(Violation::RcptBeforeMail);
-            }
-            return self.plain("503 5.5.1 Error: need MAIL command", out);
-        }
-        let Some((address, parameters)) = path(rest, "TO:").filter(|(address, _)| !address.is_empty()) else {
-            return self.breach(Violation::Syntax, "501 5.5.4 Syntax: RCPT TO:<address>", out);
-        };
-        if !parameters.is_empty() || !(address.is_ascii() || self.utf8) {
-            let text = "553 5.6.7 Address or parameters need an extension";
-            return self.breach(Violation::ParameterNotOffered, text, out);
-        }
-        self.rcpts += 1;
-        if personality.rcpt_max > 0 && self.rcpts > personality.rcpt_max {
-            return self.say(ReplyKind::TooManyRecipients, address, out);
-        }
-        let mailbox = self.look_up(personality, address);
-        self.tell(personality, mailbox, address, out)
-    }
-
-    /// What this host knows of an address.
-    fn look_up(&mut self, personality: &Personality, address: &str) -> Mailbox {
-        let place = self.place();
-        let net = &place.net;
-        let key = (self.host, self.client);
-        if personality.not_found_max > 0 && net.not_found(key, false) >= personality.not_found_max {
-            return Mailbox::Policy;
-        }
-        let Some((local, domain)) = address.rsplit_once('@') else {
-            let is_postmaster = address.eq_ignore_ascii_case("postmaster");
-            return if is_postmaster { Mailbox::Ok } else { Mailbox::NotFound };
-        };
-        let Some(domain) = net.domain(domain).filter(|domain| domain.hosts.contains(&self.host)) else {
-            return Mailbox::Relay;
-        };
-        let mailboxes = &domain.mailboxes;
-        let mut found = mailboxes.find(net.world.seed, local, &domain.name);
-        if (found == Mailbox::Greylisted || mailboxes.greylist_everyone)
-            && let (Some(ms), Some(sender)) = (mailboxes.greylist_ms, &self.sender)
-        {
-            let known = net.is_past_greylist(
-                (self.client, sender, address),
-                Instant::now(),
-                Duration::from_millis(ms),
-            );
-            found = match (known, found) {
-                (false, _) => Mailbox::Greylisted,
-                (true, Mailbox::Greylisted) => Mailbox::Ok,
-                (true, found) => found,
-            };
-        }
-        if found == Mailbox::NotFound && personality.not_found_max > 0 {
-            net.not_found(key, true);
-        }
-        found
-    }
-
-    fn tell(&mut self, personality: &Personality, found: Mailbox, rcpt: &str, out: &mut Vec<u8>) -> Step {
-        let kind = match found {
-            Mailbox::Ok => return self.accept(personality, rcpt, out),
-            Mailbox::NotFound => ReplyKind::NotFound,
-            Mailbox::Full => ReplyKind::Full,
-            Mailbox::FullTemporary => ReplyKind::FullTemporary,
-            Mailbox::Disabled => ReplyKind::Disabled,
-            Mailbox::Greylisted => ReplyKind::Greylisted,
-            Mailbox::Policy => ReplyKind::Policy,
-            Mailbox::Throttled => ReplyKind::Throttled,
-            Mailbox::ExistsThrottled => ReplyKind::ExistsThrottled,
-            Mailbox::Relay => ReplyKind::Relay,
-            Mailbox::Temporary => ReplyKind::Temporary,
-            Mailbox::Restricted => ReplyKind::Restricted,
-            Mailbox::Closing => {
-                self.say(ReplyKind::Closing, rcpt, out);
-                return Step::Close;
-            }
-            Mailbox::Hangup => return Step::Close,
-            Mailbox::Reset => return Step::Reset,
-            Mailbox::Silent => return Step::Hang,
-        };
-        self.say(kind, rcpt, out);
-        // A reply of 421 ends the session (RFC 5321 3.8).
-        if personality.reply(kind).code == 421 { Step::Close } else { Step::Go }
-    }
-
-    fn accept(&mut self, personality: &Personality, rcpt: &str, out: &mut Vec<u8>) -> Step {
-        add(&self.place.net.counters.rcpt_accepted);
-        self.say(ReplyKind::Ok, rcpt, out);
-        let is_first = !std::mem::replace(&mut self.accepted, true);
-        if is_first && personality.accept_pause_ms > 0 {
-            return Step::Pause(Duration::from_millis(personality.accept_pause_ms));
-        }
-        Step::Go
     }
 
     fn reset(&mut self) {

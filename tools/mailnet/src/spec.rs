@@ -4,7 +4,7 @@
 //! less than it seems to.
 
 use crate::{
-    mailbox::Mailbox,
+    mailbox::{GreylistBy, Mailbox},
     values::{MxSpec, ServerSpec, Span},
 };
 use serde::Deserialize;
@@ -17,6 +17,8 @@ use std::{
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Spec {
     pub seed: u64,
+    /// Every session and recipient is kept, for tests to read.
+    pub journal: bool,
     pub listen: Listen,
     pub dns: DnsSpec,
     pub roles: Option<Vec<String>>,
@@ -76,11 +78,48 @@ pub(crate) struct DnsSpec {
     pub negative_ttl: u32,
     /// Every so-manieth UDP query gets no answer; 0: none is dropped.
     pub drop_every: u64,
+    /// UDP queries that come while so many wait for their latency get no answer; 0: there is no limit.
+    pub under_way_max: u64,
+    /// They are answered with REFUSED instead, as dnsmasq does.
+    pub refuse: bool,
+    /// Every name is answered so, that of the root included.
+    pub lie: Option<Lie>,
+    /// From so long after the start on, and until then.
+    pub lie_from_ms: u64,
+    pub lie_until_ms: Option<u64>,
+}
+
+/// A denial that proves nothing, as filters, captive portals and broken resolvers give it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Lie {
+    /// NXDOMAIN without an SOA record.
+    NoSoa,
+    /// No records and no SOA record.
+    NodataNoSoa,
+    /// NXDOMAIN with an SOA record and Extended DNS Error 4 (RFC 8914); the next four with 15 to 18.
+    Forged,
+    Blocked,
+    Censored,
+    Filtered,
+    Prohibited,
+    /// The addresses 0.0.0.0 and `::`, and no records of other kinds.
+    Unspecified,
 }
 
 impl Default for DnsSpec {
     fn default() -> DnsSpec {
-        DnsSpec { latency_ms: Span::default(), ttl: 300, negative_ttl: 60, drop_every: 0 }
+        DnsSpec {
+            latency_ms: Span::default(),
+            ttl: 300,
+            negative_ttl: 60,
+            drop_every: 0,
+            under_way_max: 0,
+            refuse: false,
+            lie: None,
+            lie_from_ms: 0,
+            lie_until_ms: None,
+        }
     }
 }
 
@@ -107,6 +146,32 @@ pub(crate) enum DnsBehaviour {
     SpoofedQuestion,
     SpoofedPort,
     SpoofedCase,
+    /// Denials that prove nothing: see [`Lie`].
+    NoSoa,
+    NodataNoSoa,
+    Forged,
+    Blocked,
+    Censored,
+    Filtered,
+    Prohibited,
+    Unspecified,
+}
+
+impl DnsBehaviour {
+    /// The lie that it is.
+    pub(crate) fn lie(self) -> Option<Lie> {
+        match self {
+            DnsBehaviour::NoSoa => Some(Lie::NoSoa),
+            DnsBehaviour::NodataNoSoa => Some(Lie::NodataNoSoa),
+            DnsBehaviour::Forged => Some(Lie::Forged),
+            DnsBehaviour::Blocked => Some(Lie::Blocked),
+            DnsBehaviour::Censored => Some(Lie::Censored),
+            DnsBehaviour::Filtered => Some(Lie::Filtered),
+            DnsBehaviour::Prohibited => Some(Lie::Prohibited),
+            DnsBehaviour::Unspecified => Some(Lie::Unspecified),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -170,6 +235,8 @@ pub(crate) struct DomainSpec {
     #[serde(default)]
     pub greylist_everyone: bool,
     #[serde(default)]
+    pub greylist_by: GreylistBy,
+    #[serde(default)]
     pub txt: BTreeMap<String, Vec<String>>,
     #[serde(default)]
     pub disposable: bool,
@@ -206,6 +273,8 @@ pub(crate) struct GroupSpec {
     pub greylist_ms: Option<u64>,
     #[serde(default)]
     pub greylist_everyone: bool,
+    #[serde(default)]
+    pub greylist_by: GreylistBy,
     #[serde(default)]
     pub txt: BTreeMap<String, Vec<String>>,
     #[serde(default)]
@@ -247,6 +316,23 @@ pub(crate) struct FaultSpec {
     /// Only from the so-manieth of such commands in a session on, counted from 1.
     #[serde(default = "from_the_first")]
     pub from: u64,
+    /// Only so often: each time it is drawn.
+    #[serde(default = "always")]
+    pub percent: f64,
+    /// Only to clients of this family.
+    pub family: Option<Family>,
+}
+
+/// A family of addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Family {
+    Ipv4,
+    Ipv6,
+}
+
+fn always() -> f64 {
+    100.0
 }
 
 fn drip_ms() -> u64 {

@@ -145,6 +145,8 @@ pub struct HostStats {
     pub sessions_peak: u64,
     /// RCPT commands.
     pub rcpt: u64,
+    /// RCPT commands that got a permanent refusal (5yz).
+    pub rcpt_refused: u64,
 }
 
 #[derive(Debug, Default)]
@@ -185,6 +187,7 @@ impl Gauge {
 pub(crate) struct HostCounters {
     pub sessions: Gauge,
     pub rcpt: AtomicU64,
+    pub rcpt_refused: AtomicU64,
 }
 
 impl HostCounters {
@@ -194,6 +197,7 @@ impl HostCounters {
             sessions_open: self.sessions.open.load(Relaxed),
             sessions_peak: self.sessions.peak.load(Relaxed),
             rcpt: self.rcpt.load(Relaxed),
+            rcpt_refused: self.rcpt_refused.load(Relaxed),
         }
     }
 }

@@ -1,6 +1,9 @@
 //! Values that a scenario may write in more than one way: spans, MX sets and servers.
 
-use crate::spec::FaultSpec;
+use crate::{
+    conduct::{ChangeSpec, Given},
+    spec::FaultSpec,
+};
 use serde::{
     Deserialize, Deserializer,
     de::{self, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer},
@@ -149,6 +152,13 @@ pub(crate) struct ServerSpec {
     pub latency_ms: Span,
     pub certificate: Certificate,
     pub faults: Vec<FaultSpec>,
+    /// When it stops telling the truth.
+    pub changes: Vec<ChangeSpec>,
+    /// What the nodes of its pool do; empty when it is none.
+    pub nodes: Vec<String>,
+    pub given: Option<Given>,
+    /// The reply to names that look random.
+    pub filters_random: Option<String>,
 }
 
 impl Default for ServerSpec {
@@ -163,6 +173,10 @@ fn named(personality: &str) -> ServerSpec {
         latency_ms: Span::default(),
         certificate: Certificate::default(),
         faults: Vec::new(),
+        changes: Vec::new(),
+        nodes: Vec::new(),
+        given: None,
+        filters_random: None,
     }
 }
 
@@ -182,12 +196,24 @@ struct ServerTable {
     latency_ms: Span,
     certificate: Certificate,
     faults: Vec<FaultSpec>,
+    changes: Vec<ChangeSpec>,
+    nodes: Vec<String>,
+    given: Option<Given>,
+    filters_random: Option<String>,
 }
 
 impl Default for ServerTable {
     fn default() -> ServerTable {
-        let ServerSpec { personality, latency_ms, certificate, faults } = ServerSpec::default();
-        ServerTable { personality, latency_ms, certificate, faults }
+        ServerTable {
+            personality: named("postfix").personality,
+            latency_ms: Span::default(),
+            certificate: Certificate::default(),
+            faults: Vec::new(),
+            changes: Vec::new(),
+            nodes: Vec::new(),
+            given: None,
+            filters_random: None,
+        }
     }
 }
 
@@ -199,7 +225,8 @@ impl<'de> Deserialize<'de> for ServerSpec {
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(
-                    "the name of a personality, or a table of personality, latency_ms, certificate, faults",
+                    "the name of a personality, or a table of personality, latency_ms, certificate, faults, \
+                     changes, nodes, given, filters_random",
                 )
             }
 
@@ -208,9 +235,17 @@ impl<'de> Deserialize<'de> for ServerSpec {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ServerSpec, A::Error> {
-                let ServerTable { personality, latency_ms, certificate, faults } =
-                    ServerTable::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(ServerSpec { personality, latency_ms, certificate, faults })
+                let table = ServerTable::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(ServerSpec {
+                    personality: table.personality,
+                    latency_ms: table.latency_ms,
+                    certificate: table.certificate,
+                    faults: table.faults,
+                    changes: table.changes,
+                    nodes: table.nodes,
+                    given: table.given,
+                    filters_random: table.filters_random,
+                })
             }
         }
         input.deserialize_any(Reader)

@@ -2,8 +2,9 @@
 //! address and every name its records. Nothing here changes while it is served.
 
 use crate::{
+    conduct::Conduct,
     expected::Expected,
-    mailbox::Mailboxes,
+    mailbox::{Greylisting, Mailboxes},
     personality::{Personalities, Personality, Template},
     random::Random,
     spec::{
@@ -22,6 +23,7 @@ use std::{
 #[derive(Debug)]
 pub(crate) struct World {
     pub seed: u64,
+    pub journal: bool,
     pub dns: DnsSpec,
     pub zone: Zone,
     pub hosts: Vec<Host>,
@@ -48,6 +50,7 @@ pub(crate) struct Behaviour {
     pub latency: Span,
     pub certificate: Certificate,
     pub faults: Vec<Fault>,
+    pub conduct: Option<Conduct>,
 }
 
 /// A misdeed, and its reply where it has one.
@@ -105,6 +108,7 @@ pub(crate) fn build(spec: Spec) -> Result<World, String> {
         taken: HashSet::new(),
         world: World {
             seed: spec.seed,
+            journal: spec.journal,
             dns: spec.dns,
             zone: Zone::default(),
             hosts: Vec::new(),
@@ -179,11 +183,13 @@ impl Builder {
         let personality = self.personalities.find(&spec.personality)?;
         let faults = spec.faults.into_iter().map(|fault| check_fault(fault, &personality));
         let faults = faults.collect::<Result<Vec<Fault>, String>>()?;
+        let conduct = Conduct::new(spec.changes, &spec.nodes, spec.given, spec.filters_random.as_deref())?;
         Ok(Arc::new(Behaviour {
             personality,
             latency: spec.latency_ms,
             certificate: spec.certificate,
             faults,
+            conduct,
         }))
     }
 
@@ -251,7 +257,15 @@ impl Builder {
         let (mailboxes, behaviour) = match &shared {
             Some(shared) => (shared.mailboxes.clone(), shared.behaviour.clone()),
             None => (
-                mailboxes(&spec.mailboxes, spec.unknown, spec.greylist_ms, spec.greylist_everyone)?,
+                mailboxes(
+                    &spec.mailboxes,
+                    spec.unknown,
+                    Greylisting {
+                        ms: spec.greylist_ms,
+                        everyone: spec.greylist_everyone,
+                        by: spec.greylist_by,
+                    },
+                )?,
                 self.behaviour(spec.server.clone().unwrap_or_default())?,
             ),
         };
@@ -372,10 +386,13 @@ impl Builder {
         let of = |own: Option<u64>, all: Option<u64>| own.or(all);
         let rules = variant.and_then(|v| v.mailboxes.as_ref()).unwrap_or(&group.mailboxes);
         let unknown = variant.and_then(|v| v.unknown).unwrap_or(group.unknown);
-        let greylist_ms = of(variant.and_then(|v| v.greylist_ms), group.greylist_ms);
-        let everyone = variant.and_then(|v| v.greylist_everyone).unwrap_or(group.greylist_everyone);
+        let greylisting = Greylisting {
+            ms: of(variant.and_then(|v| v.greylist_ms), group.greylist_ms),
+            everyone: variant.and_then(|v| v.greylist_everyone).unwrap_or(group.greylist_everyone),
+            by: group.greylist_by,
+        };
         let server = variant.and_then(|v| v.server.as_ref()).unwrap_or(&group.server);
-        Ok((mailboxes(rules, unknown, greylist_ms, everyone)?, self.behaviour(server.clone())?))
+        Ok((mailboxes(rules, unknown, greylisting)?, self.behaviour(server.clone())?))
     }
 
     /// Finds the hosts of every domain, now that all are known. An MX that names a host which the scenario
@@ -443,10 +460,9 @@ fn alias(target: Option<&str>) -> Result<Option<(Box<str>, hickory_proto::rr::Na
 fn mailboxes(
     rules: &std::collections::BTreeMap<crate::mailbox::Mailbox, Vec<String>>,
     unknown: crate::mailbox::Mailbox,
-    greylist_ms: Option<u64>,
-    greylist_everyone: bool,
+    greylisting: Greylisting,
 ) -> Result<Arc<Mailboxes>, String> {
-    Mailboxes::new(rules, unknown, greylist_ms, greylist_everyone).map(Arc::new)
+    Mailboxes::new(rules, unknown, greylisting).map(Arc::new)
 }
 
 /// Which variant a domain of a group is, if any.
@@ -475,6 +491,7 @@ fn member(group: &GroupSpec, number: u32, variant: Option<&VariantSpec>) -> Doma
         unknown: Default::default(),
         greylist_ms: None,
         greylist_everyone: false,
+        greylist_by: Default::default(),
         txt: group.txt.clone(),
         disposable: false,
         accepts_prove_nothing: false,
@@ -508,6 +525,9 @@ fn check_fault(spec: FaultSpec, personality: &Personality) -> Result<Fault, Stri
     };
     if spec.from == 0 || spec.first == Some(0) {
         return Err("fault: from and first count from 1".into());
+    }
+    if !(spec.percent > 0.0 && spec.percent <= 100.0) {
+        return Err("fault: percent is above 0 and at most 100".into());
     }
     Ok(Fault { spec, reply })
 }

@@ -76,6 +76,37 @@ fn patience_changes_what_is_expected() {
 }
 
 #[test]
+fn the_journal_goes_to_a_file() {
+    let folder = std::env::temp_dir().join(format!("mailnet-journal-{}", std::process::id()));
+    std::fs::create_dir(&folder).expect("a folder");
+    let (scenario, journal) = (folder.join("scenario.toml"), folder.join("journal.jsonl"));
+    std::fs::write(&scenario, "journal = true\n[[domain]]\nname = \"d.example\"\n").expect("written");
+    let mut child = mailnet()
+        .arg("--scenario")
+        .arg(&scenario)
+        .arg("--journal")
+        .arg(&journal)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut out = BufReader::new(child.stdout.take().expect("piped"));
+    let mut ready = String::new();
+    out.read_line(&mut ready).expect("a line");
+    let port = ready.split_whitespace().nth(3).expect("a port").to_owned();
+    let mut client = BufReader::new(TcpStream::connect(format!("127.1.0.1:{port}")).expect("connects"));
+    let mut banner = String::new();
+    client.read_line(&mut banner).expect("a banner");
+    drop(client);
+    let killed = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill");
+    assert!(killed.success() && child.wait().expect("ends").success());
+    let text = std::fs::read_to_string(&journal).expect("a journal");
+    let first: serde_json::Value =
+        serde_json::from_str(text.lines().next().expect("an event")).expect("JSON");
+    assert_eq!((&first["what"], &first["host"]), (&"begins".into(), &"mx1.d.example".into()), "{text}");
+    std::fs::remove_dir_all(&folder).expect("removed");
+}
+
+#[test]
 fn mistakes_are_told() {
     for (arguments, part) in [
         (vec![], "--scenario"),

@@ -5,7 +5,7 @@ mod common;
 use common::{ask, query, start, tcp, udp, udp_all};
 use hickory_proto::{
     op::{Message, ResponseCode},
-    rr::{Name, RData, RecordType},
+    rr::{Name, RData, RecordType, rdata::opt::EdnsOption},
 };
 use mailnet::{DnsKind, Running};
 use std::{
@@ -232,4 +232,72 @@ async fn long_texts_are_cut_into_strings() {
     assert_eq!(txt.txt_data.iter().map(|string| string.len()).collect::<Vec<_>>(), [255, 255, 90]);
     assert_eq!(ask(&net, "d.example", RecordType::TXT).await.1.len(), 2);
     assert_eq!(ask(&net, "_domainkey.d.example", RecordType::TXT).await, (ResponseCode::NoError, Vec::new()));
+}
+
+#[tokio::test]
+async fn denials_that_prove_nothing_are_played() {
+    for (lie, code, has_soa, error) in [
+        ("no_soa", ResponseCode::NXDomain, false, None),
+        ("nodata_no_soa", ResponseCode::NoError, false, None),
+        ("forged", ResponseCode::NXDomain, true, Some(4)),
+        ("blocked", ResponseCode::NXDomain, true, Some(15)),
+        ("censored", ResponseCode::NXDomain, true, Some(16)),
+        ("filtered", ResponseCode::NXDomain, true, Some(17)),
+        ("prohibited", ResponseCode::NXDomain, true, Some(18)),
+        ("unspecified", ResponseCode::NoError, true, None),
+    ] {
+        let of_one =
+            format!("[[domain]]\nname = \"d.example\"\ndns = \"{lie}\"\n[[domain]]\nname = \"e.example\"\n");
+        let of_all = format!("[dns]\nlie = \"{lie}\"\n[[domain]]\nname = \"d.example\"\n");
+        for (scenario, other_exists) in [(of_one, true), (of_all, false)] {
+            let net = start(&scenario);
+            let answer = udp(&net, &query("d.example", RecordType::MX)).await;
+            assert_eq!(answer.metadata.response_code, code, "{lie}");
+            assert!(answer.answers.is_empty(), "{lie}");
+            assert_eq!(answer.authorities.len(), usize::from(has_soa), "{lie}");
+            let options = answer.edns.as_ref().unwrap().options().as_ref();
+            let said = options.iter().find_map(|(_, option)| match option {
+                EdnsOption::Unknown(15, data) => Some(u16::from_be_bytes(*data.first_chunk().unwrap())),
+                _ => None,
+            });
+            assert_eq!(said, error, "{lie}");
+            let other = ask(&net, "e.example", RecordType::MX).await;
+            assert_eq!(!other.1.is_empty(), other_exists, "{lie}");
+            let (_, addresses) = data(&net, "d.example", RecordType::A).await;
+            assert_eq!(addresses == ["0.0.0.0"], lie == "unspecified", "{lie}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn lies_have_their_time() {
+    let net = start(
+        "[dns]\nlie = \"no_soa\"\nlie_from_ms = 300\nlie_until_ms = 600\n[[domain]]\nname = \"d.example\"\n",
+    );
+    let mut said = Vec::new();
+    for _ in 0..3 {
+        said.push(ask(&net, "d.example", RecordType::MX).await.0);
+        tokio::time::sleep(Duration::from_millis(350)).await;
+    }
+    assert_eq!(said, [ResponseCode::NoError, ResponseCode::NXDomain, ResponseCode::NoError]);
+}
+
+#[tokio::test]
+async fn a_resolver_without_room_drops_or_refuses() {
+    for (refuse, code) in [(false, None), (true, Some(ResponseCode::Refused))] {
+        let net = start(&format!(
+            "[dns]\nlatency_ms = 200\nunder_way_max = 2\nrefuse = {refuse}\n[[domain]]\nname = \"d.example\"\n"
+        ));
+        let asked = query("d.example", RecordType::MX).to_vec().unwrap();
+        let all = [0, 1, 2].map(|_| udp_all(&net, &asked, WAIT));
+        let [a, b, c] = all;
+        let answers = tokio::join!(a, b, c);
+        let codes = [answers.0, answers.1, answers.2].map(|answers| {
+            answers.first().map(|(_, bytes)| Message::from_vec(bytes).unwrap().metadata.response_code)
+        });
+        assert_eq!(codes.iter().filter(|said| **said == Some(ResponseCode::NoError)).count(), 2, "{codes:?}");
+        assert_eq!(codes.iter().filter(|said| **said == code).count(), 1, "{codes:?}");
+        assert_eq!(net.stats().dns[&DnsKind::Dropped], 1);
+        udp(&net, &query("d.example", RecordType::MX)).await;
+    }
 }

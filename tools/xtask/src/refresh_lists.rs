@@ -100,12 +100,13 @@ fn gather(root: &Path, folder: &Path) -> Outcome<Vec<List>> {
         .to_vec();
     let targets = npm(folder, "email-misspelled", &targets.iter().map(String::as_str).collect::<Vec<_>>())?;
 
-    let mut disposable: Entries =
-        mailchecker.entries.union(&community.entries).filter(|e| is_domain(e)).cloned().collect();
-    disposable.retain(|entry| !RELAYS.contains(&entry.as_str()) && !targets.entries.contains(entry));
+    let lasting = lasting(root)?;
+    let listed = mailchecker.entries.union(&community.entries).filter(|e| is_domain(e));
+    let disposable: Entries =
+        listed.filter(|e| may_be_disposable(e, &lasting) && !targets.entries.contains(*e)).cloned().collect();
     let mut free_domains: Entries = free.entries.iter().filter(|e| is_domain(e)).cloned().collect();
     free_domains.extend(FREE_TOO.iter().map(|domain| (*domain).to_owned()));
-    free_domains.retain(|entry| !disposable.contains(entry));
+    free_domains.retain(|entry| !disposable.contains(entry) && !is_public_suffix(entry));
     let mut target_domains: Entries = targets.entries.iter().filter(|e| is_domain(e)).cloned().collect();
     target_domains.extend(TARGETS_TOO.iter().map(|domain| (*domain).to_owned()));
     let roles = role.entries.iter().filter(|entry| is_local_part(entry)).cloned().collect();
@@ -116,14 +117,15 @@ fn gather(root: &Path, folder: &Path) -> Outcome<Vec<List>> {
             title: "disposable domains",
             sources: vec![mailchecker.cite(), community.cite()],
             entries: disposable,
-            note: "both packages together, without relay and alias services and without the typing targets",
+            note: "both packages together, without relay and alias services, typing targets, public suffixes \
+                   and the providers of `permanent.txt`",
         },
         List {
             file: "free.txt",
             title: "free mail domains",
             sources: vec![free.cite()],
             entries: free_domains,
-            note: "without the disposable domains; tutanota.com and hey.com added",
+            note: "without the disposable domains and public suffixes; tutanota.com and hey.com added",
         },
         List {
             file: "role.txt",
@@ -147,6 +149,34 @@ impl Package {
         let Package { registry, name, version, licence, entries } = self;
         format!("{registry} {name} {version} ({licence}, {} entries)", entries.len())
     }
+}
+
+/// Whether an entry can be right. A public suffix stands for all domains below it, which belong to others, and mailboxes
+/// that last for years are no throw-away ones.
+fn may_be_disposable(entry: &str, lasting: &Entries) -> bool {
+    // A domain below a listed one counts as listed, so nothing above a lasting one may be.
+    let is_above = |domain: &String| {
+        domain.strip_suffix(entry).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
+    !is_public_suffix(entry) && !RELAYS.contains(&entry) && !lasting.iter().any(is_above)
+}
+
+/// Whether people register domains of their own right below it.
+fn is_public_suffix(entry: &str) -> bool {
+    psl::suffix(entry.as_bytes()).is_some_and(|suffix| suffix.is_known() && suffix == entry)
+}
+
+/// The domains of providers with lasting mailboxes.
+fn lasting(root: &Path) -> Outcome<Entries> {
+    let text = fs::read_to_string(root.join("engine/proto/data/permanent.txt"))?;
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines
+        .map(|line| {
+            is_domain(line)
+                .then(|| line.to_owned())
+                .ok_or(format!("permanent.txt: `{line}` is no domain").into())
+        })
+        .collect()
 }
 
 /// The crate is linked in, so its list is that of the version in Cargo.lock.
@@ -257,15 +287,23 @@ fn page(lists: &[List], today: &str) -> Outcome<String> {
         writeln!(page, "| {title} (`{file}`) | {count} | {} | {} |", list.sources.join("; "), list.note)?;
     }
     writeln!(page, "\nRelay and alias services that are never disposable: {}.\n", RELAYS.join(", "))?;
+    page.push_str(LASTING);
     page.push_str(USE);
     Ok(page)
 }
 
+const LASTING: &str = "\
+Public suffixes (`msk.ru`, `ddns.net`) are never disposable: the domains below them belong to many people. Nor are providers
+with mailboxes that last for years, as mail.com with its domains: `engine/proto/data/permanent.txt` names them with the
+sources. It is written by hand.
+
+";
+
 const USE: &str = "\
 ## How they are used
 
-- Each file is lower-case ASCII, sorted, without duplicates, below a header of `#` lines. It is compiled in and
-  searched where it lies: a look-up allocates nothing and costs about a microsecond; starting costs nothing.
+- Each file is lower-case ASCII, sorted, without duplicates, below a header of `#` lines. It is compiled in. The
+  first look-up in a list makes a table of its lines (a millisecond for the longest); a look-up allocates nothing.
 - A domain is disposable when it or one of its parents is listed.
 - A domain is free when it is listed itself.
 - A local part is a role when it is listed, whatever its case and `+tag`.
@@ -304,6 +342,33 @@ mod tests {
         fs::remove_file(file).unwrap();
         let domains: Vec<&str> = found.iter().map(String::as_str).filter(|entry| is_domain(entry)).collect();
         assert_eq!(domains, ["a.example", "b.example", "c.example"]);
+    }
+
+    #[test]
+    fn suffixes_and_lasting_providers_are_never_disposable() {
+        let lasting: Entries = ["mac.hush.com", "tom.com"].map(str::to_owned).into();
+        for (entry, expected) in [
+            ("mailinator.com", true),
+            ("00.msk.ru", true),
+            ("fantom.com", true),
+            ("msk.ru", false),
+            ("ddns.net", false),
+            ("com", false),
+            ("duck.com", false),
+            ("tom.com", false),
+            ("mac.hush.com", false),
+            ("hush.com", false),
+            ("x.tom.com", true),
+        ] {
+            assert_eq!(may_be_disposable(entry, &lasting), expected, "{entry}");
+        }
+    }
+
+    #[test]
+    fn the_providers_with_lasting_mailboxes_are_read() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let lasting = lasting(&root).unwrap();
+        assert!(lasting.contains("consultant.com") && lasting.len() > 300, "{}", lasting.len());
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! What was learned, for as long as it holds.
 //!
-//! Meant for one thread. The cache is bounded by count; when it is full, the entry that goes is one that
-//! was not read since the hand of the clock last passed it.
+//! Meant for one thread. The cache is bounded by the bytes that it takes; when it is full, the entries that go are those that
+//! were not read since the hand of the clock last passed them.
 
-use super::{Failure, Outcome, Question};
+use super::{Exchange, Mx, Name, Outcome, Question, Records};
+use crate::limits::DNS_FAILURE_TTL;
 use hashbrown::HashTable;
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -15,7 +16,9 @@ pub struct Cache<S> {
     index: HashTable<u32>,
     keyed: S,
     slots: Vec<Slot>,
-    capacity: usize,
+    /// What the slots take, and may take.
+    bytes: usize,
+    bytes_max: usize,
     hand: usize,
 }
 
@@ -25,14 +28,14 @@ struct Slot {
     question: Question,
     outcome: Arc<Outcome>,
     expires: Instant,
+    bytes: usize,
     read: bool,
 }
 
 impl<S: BuildHasher> Cache<S> {
-    /// A cache for `capacity` outcomes, one at least. Memory is taken as it fills.
-    pub fn new(capacity: usize, keyed: S) -> Cache<S> {
-        let capacity = capacity.clamp(1, u32::MAX as usize);
-        Cache { index: HashTable::new(), keyed, slots: Vec::new(), capacity, hand: 0 }
+    /// A cache that takes `bytes_max` bytes at most, as [`size_of_entry`] counts them. Memory is taken as it fills.
+    pub fn new(bytes_max: usize, keyed: S) -> Cache<S> {
+        Cache { index: HashTable::new(), keyed, slots: Vec::new(), bytes: 0, bytes_max, hand: 0 }
     }
 
     /// What is known about the question at `now`.
@@ -46,30 +49,35 @@ impl<S: BuildHasher> Cache<S> {
         Some(Arc::clone(&slot.outcome))
     }
 
-    /// Keeps an outcome for its lifetime and returns it. A failure never replaces an answer that still holds.
+    /// Keeps an outcome for its lifetime and returns it. A failure never replaces an answer that still holds; one that may
+    /// pass and comes twice in a row is kept for as long as any failure.
     pub fn insert(&mut self, question: Question, outcome: Outcome, now: Instant) -> Arc<Outcome> {
         let failed = matches!(outcome, Outcome::Failed { .. });
-        let expires = now + outcome.ttl();
+        let mut expires = now + outcome.ttl();
+        let bytes = size_of_entry(&question, &outcome);
         let outcome = Arc::new(outcome);
         let hash = self.keyed.hash_one(&question);
-        let slot = Slot { hash, question, outcome: Arc::clone(&outcome), expires, read: false };
-        if let Some(at) = self.place(hash, &slot.question) {
-            let known = &mut self.slots[at];
-            if !failed || known.expires <= now {
-                *known = slot;
+        if let Some(at) = self.place(hash, &question) {
+            let known = &self.slots[at];
+            if failed && known.expires > now {
+                return outcome;
             }
+            if may_pass(&outcome) && may_pass(&known.outcome) && now < known.expires + DNS_FAILURE_TTL {
+                expires = now + DNS_FAILURE_TTL;
+            }
+            self.remove(at);
+        }
+        if bytes > self.bytes_max {
             return outcome;
         }
-        let at = if self.slots.len() < self.capacity {
-            self.slots.push(slot);
-            self.slots.len() - 1
-        } else {
-            let at = self.evict(now);
-            self.slots[at] = slot;
-            at
-        };
+        while self.bytes + bytes > self.bytes_max {
+            self.evict(now);
+        }
+        self.bytes += bytes;
+        let at = self.slots.len() as u32;
+        self.slots.push(Slot { hash, question, outcome: Arc::clone(&outcome), expires, bytes, read: false });
         let slots = &self.slots;
-        self.index.insert_unique(hash, at as u32, |&at| slots[at as usize].hash);
+        self.index.insert_unique(hash, at, |&at| slots[at as usize].hash);
         outcome
     }
 
@@ -78,13 +86,19 @@ impl<S: BuildHasher> Cache<S> {
         at.map(|&at| at as usize)
     }
 
-    /// Forgets every question that nobody answered.
-    pub fn forget_silence(&mut self, now: Instant) {
-        let silence = [Failure::Timeout, Failure::Unreachable];
-        for slot in &mut self.slots {
-            if matches!(&*slot.outcome, Outcome::Failed { why, .. } if silence.contains(why)) {
-                slot.expires = now;
-            }
+    /// Forgets every failure that may pass.
+    pub fn forget_failures(&mut self, now: Instant) {
+        for slot in self.slots.iter_mut().filter(|slot| may_pass(&slot.outcome)) {
+            slot.expires = now;
+        }
+    }
+
+    /// Forgets that there is no such record, if that is what is held.
+    pub fn forget_no_data(&mut self, question: &Question) {
+        if let Some(at) = self.place(self.keyed.hash_one(question), question)
+            && matches!(*self.slots[at].outcome, Outcome::NoData { .. })
+        {
+            self.remove(at);
         }
     }
 
@@ -98,27 +112,92 @@ impl<S: BuildHasher> Cache<S> {
         self.slots.is_empty()
     }
 
-    /// Forgets one outcome; its slot is free then. One round of the hand marks all entries unread, so that the second
-    /// ends.
-    fn evict(&mut self, now: Instant) -> usize {
+    /// What they take.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Forgets one outcome. One round of the hand marks all entries unread, so that the second ends.
+    fn evict(&mut self, now: Instant) {
         loop {
-            let at = self.hand;
-            self.hand = (self.hand + 1) % self.slots.len();
-            let slot = &mut self.slots[at];
-            if !slot.read || slot.expires <= now {
-                if let Ok(entry) = self.index.find_entry(slot.hash, |&other| other as usize == at) {
-                    entry.remove();
-                }
-                return at;
-            }
+            self.hand = if self.hand >= self.slots.len() { 0 } else { self.hand };
+            let Some(slot) = self.slots.get_mut(self.hand) else { return };
+            let goes = !slot.read || slot.expires <= now;
             slot.read = false;
+            if goes {
+                self.remove(self.hand);
+            }
+            // What has taken its place is the newest of all.
+            self.hand += 1;
+            if goes {
+                return;
+            }
         }
     }
+
+    /// Removes an entry; the last one takes its place.
+    fn remove(&mut self, at: usize) {
+        let last = self.slots.len() - 1;
+        if let Ok(entry) = self.index.find_entry(self.slots[at].hash, |&other| other as usize == at) {
+            entry.remove();
+        }
+        if at != last
+            && let Some(moved) = self.index.find_mut(self.slots[last].hash, |&other| other as usize == last)
+        {
+            *moved = at as u32;
+        }
+        self.bytes -= self.slots.swap_remove(at).bytes;
+    }
+}
+
+fn may_pass(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Failed { why, .. } if why.may_pass())
+}
+
+/// What an allocator takes beside what it is asked for, with the count of an `Arc`.
+const ALLOCATION: usize = 24;
+/// An entry without its name and records: its slot, whose table doubles, so that up to half of it is empty, its place in the
+/// index, and the outcome.
+const ENTRY: usize = 2 * size_of::<Slot>() + 16 + size_of::<Outcome>() + ALLOCATION;
+
+/// How many bytes of memory an entry takes, about.
+pub fn size_of_entry(question: &Question, outcome: &Outcome) -> usize {
+    let records = match outcome {
+        Outcome::Records { records, .. } => size_of_records(records),
+        Outcome::NoData { .. } | Outcome::NxDomain { .. } | Outcome::Failed { .. } => 0,
+    };
+    ENTRY + size_of_name(&question.name) + records
+}
+
+fn size_of_name(name: &Name) -> usize {
+    name.as_str().len() + ALLOCATION
+}
+
+fn size_of_records(records: &Records) -> usize {
+    let exchange = |mx: &Mx| match &mx.exchange {
+        Exchange::Host(name) => size_of_name(name),
+        Exchange::Null | Exchange::Invalid => 0,
+    };
+    ALLOCATION
+        + match records {
+            Records::Mx(found) => {
+                found.capacity() * size_of::<Mx>() + found.iter().map(exchange).sum::<usize>()
+            }
+            Records::A(found) => found.capacity() * 4,
+            Records::Aaaa(found) => found.capacity() * 16,
+            Records::Txt(found) => {
+                found.capacity() * size_of::<Box<str>>()
+                    + found.iter().map(|text| text.len() + ALLOCATION).sum::<usize>()
+            }
+            Records::Ptr(found) => {
+                found.capacity() * size_of::<Name>() + found.iter().map(size_of_name).sum::<usize>()
+            }
+        }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Name, RecordKind};
+    use super::super::{Failure, RecordKind};
     use super::*;
     use proptest::prelude::*;
     use std::collections::HashMap;
@@ -127,12 +206,14 @@ mod tests {
 
     const S: Duration = Duration::from_secs(1);
 
+    /// With room for so many of the questions below.
     fn cache(capacity: usize) -> Cache<BuildHasherDefault<DefaultHasher>> {
-        Cache::new(capacity, BuildHasherDefault::default())
+        let entry = size_of_entry(&question(10), &no_data(1));
+        Cache::new(capacity * entry, BuildHasherDefault::default())
     }
 
     fn question(n: usize) -> Question {
-        Question { name: Name::parse(&format!("d{n}.example")).unwrap(), kind: RecordKind::Mx }
+        Question { name: Name::parse(&format!("d{n:04}.example")).unwrap(), kind: RecordKind::Mx }
     }
 
     fn no_data(seconds: u32) -> Outcome {
@@ -156,7 +237,7 @@ mod tests {
     #[test]
     fn a_failure_replaces_no_answer_that_holds() {
         let (mut cache, now) = (cache(4), Instant::now());
-        let failed = Outcome::Failed { why: Failure::Timeout, ttl: S * 30 };
+        let failed = Outcome::Failed { why: Failure::ServFail, ttl: S * 30 };
         cache.insert(question(1), no_data(60), now);
         assert_eq!(*cache.insert(question(1), failed.clone(), now + S), failed);
         assert_eq!(cache.get(&question(1), now + S).as_deref(), Some(&no_data(60)));
@@ -165,14 +246,15 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_forgotten_and_nothing_else() {
+    fn what_may_pass_is_forgotten_and_nothing_else() {
         let (mut cache, now) = (cache(4), Instant::now());
         let failed = |why| Outcome::Failed { why, ttl: S * 30 };
         cache.insert(question(1), failed(Failure::Timeout), now);
         cache.insert(question(2), failed(Failure::ServFail), now);
         cache.insert(question(3), no_data(60), now);
-        cache.forget_silence(now + S);
-        let held: Vec<usize> = (1..4).filter(|&n| cache.get(&question(n), now + S).is_some()).collect();
+        cache.insert(question(4), failed(Failure::Unproven), now);
+        cache.forget_failures(now + S);
+        let held: Vec<usize> = (1..5).filter(|&n| cache.get(&question(n), now + S).is_some()).collect();
         assert_eq!(held, [2, 3]);
     }
 
@@ -189,6 +271,60 @@ mod tests {
             assert_eq!(cache.len(), 3);
         }
         assert!(cache.get(&question(0), now).is_none());
+    }
+
+    #[test]
+    fn a_no_can_be_forgotten() {
+        let (mut cache, now) = (cache(4), Instant::now());
+        for (n, outcome) in [no_data(60), Outcome::NxDomain { ttl: S * 60 }].into_iter().enumerate() {
+            cache.insert(question(n), outcome, now);
+        }
+        (0..3).for_each(|n| cache.forget_no_data(&question(n)));
+        assert!(cache.get(&question(0), now).is_none() && cache.get(&question(1), now).is_some());
+        assert_eq!(cache.len(), 1);
+    }
+
+    #[test]
+    fn a_failure_that_comes_again_is_kept() {
+        let (mut cache, now) = (cache(4), Instant::now());
+        let failed = |why| Outcome::Failed { why, ttl: S };
+        let holds = |cache: &mut Cache<_>, at: u32| cache.get(&question(1), now + S * at).is_some();
+        cache.insert(question(1), failed(Failure::Timeout), now);
+        assert!(!holds(&mut cache, 1), "it may have been a loss");
+        cache.insert(question(1), failed(Failure::Refused), now + S * 2);
+        assert!(holds(&mut cache, 31) && !holds(&mut cache, 32));
+        cache.insert(question(1), failed(Failure::Timeout), now + S * 62);
+        assert!(!holds(&mut cache, 63), "that was long ago");
+        cache.insert(question(1), no_data(60), now + S * 64);
+        cache.insert(question(1), failed(Failure::Timeout), now + S * 124);
+        assert!(!holds(&mut cache, 125), "there was an answer between");
+    }
+
+    #[test]
+    fn large_answers_take_the_room_of_many() {
+        let mx = |n: usize| {
+            let host = |at: usize| Mx {
+                preference: at as u16,
+                exchange: Exchange::Host(Name::parse(&format!("mx{at}.mail-of-domain-{n}.example")).unwrap()),
+            };
+            Outcome::Records { records: Records::Mx((0..30).map(host).collect()), ttl: S * 60 }
+        };
+        let (mut cache, now) = (cache(1000), Instant::now());
+        for n in 0..2000 {
+            cache.insert(question(n), mx(n), now);
+            assert!(cache.bytes() <= cache.bytes_max);
+        }
+        let large = cache.len();
+        assert!((20..150).contains(&large), "{large} of 30 records each");
+        for n in 2000..4000 {
+            cache.insert(question(n), no_data(60), now);
+        }
+        assert_eq!(cache.len(), 1000, "the large ones are gone");
+        let mut tiny = Cache::new(size_of_entry(&question(1), &no_data(1)), cache.keyed.clone());
+        tiny.insert(question(1), no_data(60), now);
+        tiny.insert(question(2), mx(2), now);
+        assert!(tiny.get(&question(2), now).is_none(), "what is larger than all the room is not kept");
+        assert!(tiny.get(&question(1), now).is_some());
     }
 
     proptest! {
@@ -214,6 +350,7 @@ mod tests {
                 }
                 prop_assert!(cache.len() <= 5);
                 prop_assert_eq!(cache.len(), cache.index.len());
+                prop_assert_eq!(cache.bytes, cache.slots.iter().map(|slot| slot.bytes).sum::<usize>());
             }
         }
     }

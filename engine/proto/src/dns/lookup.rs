@@ -7,18 +7,20 @@
 //! - Each try is unlike the one before in id, capitals and, by the caller's doing, source port.
 //! - A message that does not match a try is as if it had never come; waiting goes on. A late answer to an earlier
 //!   try of this lookup counts.
-//! - A resolver that says SERVFAIL, REFUSED or nonsense is not asked again (RFC 9520 2: it would repeat itself),
-//!   one that is silent is, with doubled patience, when its turn comes.
+//! - A resolver that says SERVFAIL or nonsense is not asked again (RFC 9520 2: it would repeat itself), one that is
+//!   silent is, with doubled patience, when its turn comes.
+//! - REFUSED may be load: the resolver is asked again after a pause, a few times.
+//! - A denial that proves nothing is not believed. Where only the SOA record is missing, it is asked for once; then the next
+//!   resolver is.
 //! - Truncation moves the try to TCP, and so does a resolver that does not keep the case of letters.
 
+mod reply;
 #[cfg(test)]
 mod tests;
 
-use super::message::{self, Encoded, Question, Response, Unrelated};
-use super::{Failure, Outcome, ttl};
-use crate::limits::{
-    DNS_ROUNDS, DNS_TCP_TIMEOUT, DNS_TOTAL_TIMEOUT, DNS_TRY_TIMEOUT, DNS_TRY_TIMEOUT_MAX, DNS_UPSTREAMS_MAX,
-};
+use super::message::{self, Encoded, Extension, Question};
+use super::{Failure, Outcome};
+use crate::limits::{DNS_ROUNDS, DNS_TCP_TIMEOUT, DNS_TOTAL_TIMEOUT, DNS_TRY_TIMEOUT_MAX, DNS_UPSTREAMS_MAX};
 use std::time::{Duration, Instant};
 
 /// How lookups are done; the same for all of them.
@@ -28,13 +30,11 @@ pub struct LookupConfig {
     pub upstreams: usize,
     /// How often each is asked.
     pub rounds: u32,
-    /// How long the first round waits for each; doubled with each round.
-    pub try_timeout: Duration,
     /// The longest that a try waits.
     pub try_timeout_max: Duration,
     /// How long an answer over TCP may take, connecting included.
     pub tcp_timeout: Duration,
-    /// How long the whole may take.
+    /// How long the whole may take, from when the question is first sent.
     pub total_timeout: Duration,
 }
 
@@ -44,7 +44,6 @@ impl LookupConfig {
         LookupConfig {
             upstreams,
             rounds: DNS_ROUNDS,
-            try_timeout: DNS_TRY_TIMEOUT,
             try_timeout_max: DNS_TRY_TIMEOUT_MAX,
             tcp_timeout: DNS_TCP_TIMEOUT,
             total_timeout: DNS_TOTAL_TIMEOUT,
@@ -75,13 +74,27 @@ pub struct Transmit {
     pub id: u16,
 }
 
+/// What a message turned out to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Heard {
+    /// Nothing that the resolver said to this question, or nothing that is still awaited.
+    Nothing,
+    /// The resolver's word.
+    Answer,
+    /// The resolver's word: REFUSED, which may mean that too many questions are under way.
+    Refusal,
+    /// What the resolver may have said, or a forger; it is asked over TCP. The answer to the datagram is still awaited.
+    Folded,
+}
+
 /// A question on its way to an answer.
 pub struct Lookup {
     question: Question,
     config: LookupConfig,
     /// The resolver that is asked first.
     first: usize,
-    give_up: Instant,
+    /// Since it was first sent.
+    give_up: Option<Instant>,
     /// Tries made or begun, over all resolvers; TCP does not count.
     tries: u32,
     next: Next,
@@ -101,7 +114,7 @@ enum Next {
 struct Try {
     upstream: usize,
     transport: Transport,
-    edns: bool,
+    extension: Extension,
     encoded: Encoded,
 }
 
@@ -113,11 +126,16 @@ struct Upstream {
     answered: bool,
     no_edns: bool,
     no_tcp: bool,
+    /// It denied without an SOA record and is asked for DNSSEC records, with which it has to have one.
+    wants_dnssec: bool,
+    /// It denied without proof.
+    doubted: bool,
+    refusals: u8,
 }
 
 impl Lookup {
-    /// A lookup that begins at `now`, with the resolver `first` (taken modulo their number).
-    pub fn new(question: Question, config: &LookupConfig, first: usize, now: Instant) -> Lookup {
+    /// A lookup that begins with the resolver `first` (taken modulo their number).
+    pub fn new(question: Question, config: &LookupConfig, first: usize) -> Lookup {
         let count = config.upstreams.clamp(1, DNS_UPSTREAMS_MAX);
         let config = LookupConfig { upstreams: count, ..*config };
         let first = first % count;
@@ -125,7 +143,7 @@ impl Lookup {
             question,
             config,
             first,
-            give_up: now + config.total_timeout,
+            give_up: None,
             tries: 1,
             next: Next::Send { upstream: first, transport: Transport::Udp },
             sent: Vec::new(),
@@ -135,43 +153,83 @@ impl Lookup {
         }
     }
 
+    /// Does not ask this resolver, unless there is no other. Holds for a lookup of which nothing was sent.
+    pub fn leave_out(&mut self, upstream: usize) {
+        let mut others = (0..self.config.upstreams).map(|after| (self.first + after) % self.config.upstreams);
+        let other = others.find(|&other| other != upstream && !self.upstreams[other].spent);
+        let (Some(other), Some(known)) = (other, self.upstreams.get_mut(upstream)) else { return };
+        known.spent = true;
+        if self.waits_for_any(upstream) {
+            self.first = other;
+            self.next = Next::Send { upstream: other, transport: Transport::Udp };
+        }
+    }
+
     /// What is asked.
     pub fn question(&self) -> &Question {
         &self.question
     }
 
-    /// The next message to send, if one is due. `random` has to be unpredictable to others: an id and the capitals
-    /// are drawn from it.
-    pub fn poll_transmit(&mut self, now: Instant, random: &mut dyn FnMut() -> u64) -> Option<Transmit> {
-        let Next::Send { upstream, transport } = self.next else { return None };
-        if self.outcome.is_some() {
-            return None;
+    /// To which resolver and over what the next message goes, if one is due. It may be held back: time counts from when
+    /// it is sent.
+    pub fn wants(&self) -> Option<(usize, Transport)> {
+        match self.next {
+            Next::Send { upstream, transport } if self.outcome.is_none() => Some((upstream, transport)),
+            _ => None,
         }
-        let edns = !self.upstreams[upstream].no_edns;
+    }
+
+    /// Whether anything was sent so far.
+    pub fn is_sent(&self) -> bool {
+        self.give_up.is_some()
+    }
+
+    /// The next message to send, if one is due. `timeout` is the resolver's retransmission time: how long the first round waits
+    /// for it; doubled with each round. `random` has to be unpredictable to others: an id and the capitals are drawn from it.
+    pub fn poll_transmit(
+        &mut self,
+        now: Instant,
+        timeout: Duration,
+        random: &mut dyn FnMut() -> u64,
+    ) -> Option<Transmit> {
+        let (upstream, transport) = self.wants()?;
+        let extension = match &self.upstreams[upstream] {
+            Upstream { no_edns: true, .. } => Extension::None,
+            Upstream { wants_dnssec: true, .. } => Extension::Dnssec,
+            _ => Extension::Edns,
+        };
         let capitals = match transport {
             Transport::Udp => [random(), random(), random(), random()],
             // Nobody can forge an answer within a connection without seeing it.
             Transport::Tcp => [0; 4],
         };
         let id = (random() >> 48) as u16;
-        let encoded = message::encode(&self.question, id, capitals, edns);
+        let encoded = message::encode(&self.question, id, capitals, extension);
         let payload = match transport {
             Transport::Udp => encoded.bytes().to_vec(),
             Transport::Tcp => encoded.framed(),
         };
         self.upstreams[upstream].asked = true;
-        self.sent.push(Try { upstream, transport, edns, encoded });
-        let until = (now + self.patience(transport)).min(self.give_up);
+        self.sent.push(Try { upstream, transport, extension, encoded });
+        let give_up = *self.give_up.get_or_insert(now + self.config.total_timeout);
+        let until = (now + self.patience(transport, timeout)).min(give_up);
         self.next = Next::Wait { upstream, transport, until };
         Some(Transmit { upstream, transport, payload, id })
     }
 
-    /// When [`Lookup::handle_timeout`] has to be called; `None` when the lookup has ended or something is to be
-    /// sent first.
+    /// When [`Lookup::handle_timeout`] has to be called; `None` when the lookup has ended, or was not yet sent.
     pub fn deadline(&self) -> Option<Instant> {
         match self.next {
-            Next::Wait { until, .. } if self.outcome.is_none() => Some(until),
-            _ => None,
+            _ if self.outcome.is_some() => None,
+            Next::Wait { until, .. } => Some(until),
+            Next::Send { .. } => self.give_up,
+        }
+    }
+
+    /// Ends it: there is nobody who would answer.
+    pub fn abandon(&mut self) {
+        if self.outcome.is_none() {
+            self.fail();
         }
     }
 
@@ -201,14 +259,24 @@ impl Lookup {
         self.upstreams.get(upstream).is_some_and(|u| u.answered)
     }
 
+    /// Whether this resolver denied the name or its records without proof.
+    pub fn doubted(&self, upstream: usize) -> bool {
+        self.upstreams.get(upstream).is_some_and(|u| u.doubted)
+    }
+
+    /// Whether any resolver did so.
+    pub fn any_doubt(&self) -> bool {
+        self.upstreams.iter().any(|u| u.doubted)
+    }
+
     /// Takes a datagram that came from a resolver's address and port to a socket of this lookup.
-    pub fn handle_datagram(&mut self, upstream: usize, bytes: &[u8]) {
-        self.handle(upstream, Transport::Udp, bytes);
+    pub fn handle_datagram(&mut self, upstream: usize, bytes: &[u8], now: Instant) -> Heard {
+        self.handle(upstream, Transport::Udp, bytes, now)
     }
 
     /// Takes a message, without its length octets, that came over a connection of this lookup.
-    pub fn handle_tcp(&mut self, upstream: usize, bytes: &[u8]) {
-        self.handle(upstream, Transport::Tcp, bytes);
+    pub fn handle_tcp(&mut self, upstream: usize, bytes: &[u8], now: Instant) -> Heard {
+        self.handle(upstream, Transport::Tcp, bytes, now)
     }
 
     /// The connection could not be made, or ended before a message had come.
@@ -235,110 +303,24 @@ impl Lookup {
 
     /// Time has passed; nothing happens before [`Lookup::deadline`].
     pub fn handle_timeout(&mut self, now: Instant) {
-        let Next::Wait { upstream, transport, until } = self.next else { return };
-        if now < until || self.outcome.is_some() {
+        if self.deadline().is_none_or(|deadline| now < deadline) {
             return;
         }
-        if now >= self.give_up {
+        if self.give_up.is_some_and(|give_up| now >= give_up) {
             return self.fail();
         }
-        if transport == Transport::Tcp {
+        if let Next::Wait { upstream, transport: Transport::Tcp, .. } = self.next {
             self.upstreams[upstream].no_tcp = true;
         }
         self.go_on();
     }
 
-    fn handle(&mut self, upstream: usize, transport: Transport, bytes: &[u8]) {
-        if self.outcome.is_some() || upstream >= self.config.upstreams {
-            return;
-        }
-        let mut result = Err(Unrelated::NotOurs);
-        let mut edns = false;
-        for sent in self.sent.iter().filter(|s| s.upstream == upstream && s.transport == transport) {
-            match message::decode(&sent.encoded, &self.question, bytes) {
-                Err(Unrelated::NotOurs) => {}
-                related => (result, edns) = (related, sent.edns),
-            }
-        }
-        match result {
-            Err(Unrelated::NotOurs) => {}
-            Err(Unrelated::CaseDiffers) => self.move_to_tcp(upstream),
-            Ok(response) => {
-                self.upstreams[upstream].answered = true;
-                self.take(upstream, transport, edns, response);
-            }
-        }
-    }
-
-    fn take(&mut self, upstream: usize, transport: Transport, edns: bool, response: Response) {
-        self.outcome = Some(match response {
-            Response::Records(records, seconds) => Outcome::Records { records, ttl: ttl::positive(seconds) },
-            Response::NoData(seconds) => Outcome::NoData { ttl: ttl::negative(seconds) },
-            Response::NxDomain(seconds) => Outcome::NxDomain { ttl: ttl::negative(seconds) },
-            Response::Truncated if transport == Transport::Udp => return self.move_to_tcp(upstream),
-            Response::Truncated => return self.spend(upstream, Failure::Malformed),
-            Response::Failed(Failure::FormErr | Failure::NotImp) if edns => {
-                return self.without_edns(upstream, transport);
-            }
-            Response::Failed(why) => return self.spend(upstream, why),
-        });
-    }
-
-    /// The same question over TCP, unless that was tried.
-    fn move_to_tcp(&mut self, upstream: usize) {
-        let under_way = self.sent.iter().any(|s| s.upstream == upstream && s.transport == Transport::Tcp);
-        if self.upstreams[upstream].no_tcp || under_way && !self.waits_for(upstream, Transport::Tcp) {
-            self.spend(upstream, Failure::Malformed);
-        } else if !under_way {
-            self.next = Next::Send { upstream, transport: Transport::Tcp };
-        }
-    }
-
-    /// The same question without EDNS: RFC 6891 7.
-    fn without_edns(&mut self, upstream: usize, transport: Transport) {
-        if !std::mem::replace(&mut self.upstreams[upstream].no_edns, true) {
-            self.sent.retain(|s| s.upstream != upstream);
-            self.next = Next::Send { upstream, transport };
-        }
-    }
-
-    /// The resolver has had its say and is not asked again.
-    fn spend(&mut self, upstream: usize, why: Failure) {
-        self.failure = Some(why);
-        self.upstreams[upstream].spent = true;
-        self.sent.retain(|s| s.upstream != upstream);
-        let turn = match self.next {
-            Next::Send { upstream, .. } | Next::Wait { upstream, .. } => upstream,
-        };
-        if turn == upstream || self.all_spent() {
-            self.go_on();
-        }
-    }
-
-    /// The next resolver's turn, over the rounds; the end when nobody is left to ask.
-    fn go_on(&mut self) {
-        while !self.all_spent() && self.tries < self.count() * self.config.rounds {
-            let upstream = (self.first + self.tries as usize) % self.config.upstreams;
-            self.tries += 1;
-            if !self.upstreams[upstream].spent {
-                self.next = Next::Send { upstream, transport: Transport::Udp };
-                return;
-            }
-        }
-        self.fail();
-    }
-
-    fn fail(&mut self) {
-        let why = self.failure.unwrap_or(Failure::Timeout);
-        self.outcome = Some(Outcome::Failed { why, ttl: ttl::failure() });
-    }
-
-    fn patience(&self, transport: Transport) -> Duration {
+    fn patience(&self, transport: Transport, timeout: Duration) -> Duration {
         let round = (self.tries - 1) / self.count();
         match transport {
             Transport::Tcp => self.config.tcp_timeout,
             Transport::Udp => {
-                let doubled = self.config.try_timeout.saturating_mul(1 << round.min(16));
+                let doubled = timeout.saturating_mul(1 << round.min(16));
                 doubled.min(self.config.try_timeout_max)
             }
         }
@@ -346,6 +328,10 @@ impl Lookup {
 
     fn waits_for(&self, upstream: usize, transport: Transport) -> bool {
         matches!(self.next, Next::Wait { upstream: u, transport: t, .. } if u == upstream && t == transport)
+    }
+
+    fn waits_for_any(&self, upstream: usize) -> bool {
+        matches!(self.next, Next::Wait { upstream: u, .. } | Next::Send { upstream: u, .. } if u == upstream)
     }
 
     fn all_spent(&self) -> bool {

@@ -78,13 +78,42 @@ pub enum Response {
     /// There are records; the TTL is the least of theirs and of the CNAMEs that led to them, in seconds.
     Records(Records, u32),
     /// The name has no such record; the TTL is the SOA record's, in seconds (RFC 2308 5).
-    NoData(Option<u32>),
-    /// There is no such name.
-    NxDomain(Option<u32>),
+    NoData(u32),
+    /// There is no such name; the TTL as with [`Response::NoData`].
+    NxDomain(u32),
+    /// The name or its records are denied, or forged, and nothing shows that the zone says so.
+    Unproven(Doubt),
     /// The answer is longer than a datagram: ask over TCP (RFC 7766 5).
     Truncated,
     /// There is no answer in it. [`Failure::FormErr`] and [`Failure::NotImp`] may be about EDNS (RFC 6891 7).
     Failed(Failure),
+}
+
+/// Why a denial proves nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doubt {
+    /// It has no SOA record of a zone of the name, which RFC 2308 3 demands. Some caches, old ones of dnsmasq among them, leave it out where they answer
+    /// from what they keep.
+    NoSoa,
+    /// It says itself that a filter or a failure made it: one of the codes of [`FORGED`].
+    Extended(u16),
+    /// The address is 0.0.0.0 or `::`, as filters answer for what they block.
+    Unspecified,
+}
+
+/// The Extended DNS Errors that say so: Forged Answer, Blocked, Censored, Filtered, Prohibited (RFC 8914 4).
+pub const FORGED: [u16; 5] = [4, 15, 16, 17, 18];
+
+/// How a question speaks of EDNS (RFC 6891).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extension {
+    /// Not at all.
+    None,
+    /// It says how long a datagram may be, and that Extended DNS Errors are understood.
+    Edns,
+    /// It also asks for DNSSEC records (DO, RFC 3225). They are not read; but what a resolver has in its cache without them it
+    /// has to ask for anew.
+    Dnssec,
 }
 
 /// Why a message is no answer to the question and is to be ignored.
@@ -128,13 +157,13 @@ impl Encoded {
 ///
 /// This is the one thing that is written here and not by the library, which takes longer for it than the kernel for
 /// sending it: a question is a fixed header, a name whose labels were checked, and a fixed record for EDNS.
-pub fn encode(question: &Question, id: u16, capitals: [u64; 4], edns: bool) -> Encoded {
-    let name = question.name.as_str();
-    let name_end = HEADER_BYTES + name.len() + 2;
-    let mut bytes = Vec::with_capacity(name_end + 4 + OPT_BYTES);
+pub fn encode(question: &Question, id: u16, capitals: [u64; 4], extension: Extension) -> Encoded {
+    let room = HEADER_BYTES + question.name.as_str().len() + 2 + 4 + OPT_BYTES;
+    let mut bytes = Vec::with_capacity(room);
     bytes.extend_from_slice(&id.to_be_bytes());
     // A query that desires recursion, with one question and perhaps a record: RFC 1035 4.1.1.
-    bytes.extend_from_slice(&[1, 0, 0, 1, 0, 0, 0, 0, 0, u8::from(edns)]);
+    let records = u8::from(extension != Extension::None);
+    bytes.extend_from_slice(&[1, 0, 0, 1, 0, 0, 0, 0, 0, records]);
     for label in question.name.labels() {
         bytes.push(label.len() as u8);
         bytes.extend_from_slice(label.as_bytes());
@@ -148,10 +177,16 @@ pub fn encode(question: &Question, id: u16, capitals: [u64; 4], edns: bool) -> E
     }
     bytes.extend_from_slice(&u16::from(record_type(question.kind)).to_be_bytes());
     bytes.extend_from_slice(&u16::from(DNSClass::IN).to_be_bytes());
-    if edns {
-        bytes.extend_from_slice(&OPT);
+    let question_end = bytes.len();
+    match extension {
+        Extension::None => {}
+        Extension::Edns => bytes.extend_from_slice(&OPT),
+        Extension::Dnssec => {
+            bytes.extend_from_slice(&OPT);
+            bytes[question_end + OPT_FLAGS] |= DO;
+        }
     }
-    Encoded { bytes, question_end: name_end + 4 }
+    Encoded { bytes, question_end }
 }
 
 /// OPT at the root, how much we take over UDP, version 0, no flags and no options: RFC 6891 6.1.2.
@@ -160,6 +195,9 @@ const OPT: [u8; OPT_BYTES] = {
     [0, 0, 41, high, low, 0, 0, 0, 0, 0, 0]
 };
 const OPT_BYTES: usize = 11;
+/// Where the flags of OPT begin, and the first of them: RFC 6891 6.1.3.
+const OPT_FLAGS: usize = 7;
+const DO: u8 = 0x80;
 
 /// Reads a message that came from where `sent` went.
 ///

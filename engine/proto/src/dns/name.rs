@@ -6,7 +6,7 @@ use std::fmt::{self, Write};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// A DNS name other than the root: lower-case labels of letters, digits, `-` and `_`, without a root dot.
+/// A DNS name: lower-case labels of letters, digits, `-` and `_`, without a root dot. The root itself is the empty text.
 ///
 /// Wider than [`Domain`], for `_dmarc.example.com` and a host named `x` are names too; a clone shares the text, with the domain that it was
 /// made of too.
@@ -20,6 +20,16 @@ impl Name {
         let text = text.strip_suffix('.').unwrap_or(text);
         let fits = text.len() <= DOMAIN_BYTES_MAX && text.split('.').all(is_label);
         fits.then(|| Name(text.to_ascii_lowercase().into()))
+    }
+
+    /// The root, which has no label. No text is parsed to it.
+    pub fn root() -> Name {
+        Name("".into())
+    }
+
+    /// The last label as a name of its own; the root of the root.
+    pub fn top_level(&self) -> Name {
+        Name(self.0.rsplit('.').next().unwrap_or_default().into())
     }
 
     /// A name under a domain: `_dmarc` under `example.com`. `None` when the whole is too long.
@@ -54,7 +64,7 @@ impl Name {
 
     /// The labels, the leftmost first.
     pub fn labels(&self) -> impl Iterator<Item = &str> {
-        self.0.split('.')
+        self.0.split('.').filter(|label| !label.is_empty())
     }
 
     /// Whether the name is `suffix` or lies under it.
@@ -130,6 +140,15 @@ mod tests {
             reverse("2001:db8::567:89ab"),
             "b.a.9.8.7.6.5.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa"
         );
+    }
+
+    #[test]
+    fn the_root_and_top_level_domains() {
+        assert_eq!(Name::root().labels().count(), 0);
+        for (text, top) in [("mail.example.com", "com"), ("com", "com"), ("1.0.0.127.in-addr.arpa", "arpa")] {
+            assert_eq!(Name::parse(text).map(|name| name.top_level()), Name::parse(top), "{text}");
+        }
+        assert_eq!(Name::root().top_level(), Name::root());
     }
 
     #[test]

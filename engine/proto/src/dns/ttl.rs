@@ -1,6 +1,9 @@
 //! How long what was learned may be kept: RFC 1035 3.2.1, RFC 2181 8, RFC 2308 5, RFC 9520 3.2.
 
-use crate::limits::{DNS_FAILURE_TTL, DNS_NEGATIVE_TTL_MAX, DNS_NEGATIVE_TTL_MIN, DNS_TTL_MAX, DNS_TTL_MIN};
+use super::Failure;
+use crate::limits::{
+    DNS_FAILURE_TTL, DNS_NEGATIVE_TTL_MAX, DNS_NEGATIVE_TTL_MIN, DNS_SILENCE_TTL, DNS_TTL_MAX, DNS_TTL_MIN,
+};
 use std::time::Duration;
 
 /// The lifetime of records with this TTL, between the floor and the cap.
@@ -9,14 +12,14 @@ pub fn positive(seconds: u32) -> Duration {
 }
 
 /// The lifetime of a negative answer; `seconds` is the lesser of the SOA record's TTL and its MINIMUM field
-/// (RFC 2308 5), `None` when the answer had no SOA record.
-pub fn negative(seconds: Option<u32>) -> Duration {
-    seconds.map_or(DNS_NEGATIVE_TTL_MIN, |s| wire(s).clamp(DNS_NEGATIVE_TTL_MIN, DNS_NEGATIVE_TTL_MAX))
+/// (RFC 2308 5).
+pub fn negative(seconds: u32) -> Duration {
+    wire(seconds).clamp(DNS_NEGATIVE_TTL_MIN, DNS_NEGATIVE_TTL_MAX)
 }
 
-/// The lifetime of a failure.
-pub fn failure() -> Duration {
-    DNS_FAILURE_TTL
+/// The lifetime of a failure: short where it may be a loss, the resolver's load or a passing lie.
+pub fn failure(why: Failure) -> Duration {
+    if why.may_pass() { DNS_SILENCE_TTL } else { DNS_FAILURE_TTL }
 }
 
 /// RFC 2181 8: a TTL with the highest bit set counts as zero.
@@ -41,13 +44,14 @@ mod tests {
         ] {
             assert_eq!(positive(ttl).as_secs(), expected, "{ttl}");
         }
-        for (ttl, expected) in
-            [(None, 60), (Some(0), 60), (Some(900), 900), (Some(10_800), 10_800), (Some(10_801), 10_800)]
-        {
-            assert_eq!(negative(ttl).as_secs(), expected, "{ttl:?}");
+        for (ttl, expected) in [(0, 60), (900, 900), (10_800, 10_800), (10_801, 10_800)] {
+            assert_eq!(negative(ttl).as_secs(), expected, "{ttl}");
         }
         assert_eq!(positive(0x8000_0000), DNS_TTL_MIN, "the highest bit means zero");
-        assert_eq!(negative(Some(u32::MAX)), DNS_NEGATIVE_TTL_MIN);
-        assert_eq!(failure(), DNS_FAILURE_TTL);
+        assert_eq!(negative(u32::MAX), DNS_NEGATIVE_TTL_MIN);
+        assert_eq!(failure(Failure::ServFail), DNS_FAILURE_TTL);
+        for why in [Failure::Timeout, Failure::Unreachable, Failure::Refused, Failure::Unproven] {
+            assert_eq!(failure(why), DNS_SILENCE_TTL, "{why:?}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use crate::limits::DNS_UPSTREAMS_MAX;
 /// The resolvers' record.
 #[derive(Debug, Clone)]
 pub struct Upstreams {
-    /// How often in a row each was asked and did not answer.
+    /// How often in a row each was asked and did not answer, or answered what proves nothing.
     silent: Vec<u32>,
 }
 
@@ -25,7 +25,7 @@ impl Upstreams {
     /// Learns from a lookup that has ended.
     pub fn note(&mut self, lookup: &Lookup) {
         for (upstream, silent) in self.silent.iter_mut().enumerate() {
-            if lookup.answered(upstream) {
+            if lookup.answered(upstream) && !lookup.doubted(upstream) {
                 *silent = 0;
             } else if lookup.asked(upstream) {
                 *silent = silent.saturating_add(1);
@@ -40,18 +40,27 @@ mod tests {
     use crate::dns::RecordKind;
     use crate::dns::lookup::LookupConfig;
     use crate::dns::testing::{Reply, question};
+    use crate::limits::DNS_TRY_TIMEOUT;
     use hickory_proto::op::ResponseCode;
     use std::time::Instant;
 
     /// A lookup in which the resolvers up to `answers`, which alone answers, were asked.
     fn lookup(first: usize, answers: Option<usize>) -> Lookup {
+        lookup_with(first, answers, None)
+    }
+
+    /// And `denies` denies without proof.
+    fn lookup_with(first: usize, answers: Option<usize>, denies: Option<usize>) -> Lookup {
         let mut now = Instant::now();
-        let mut lookup = Lookup::new(question("h.example", RecordKind::A), &LookupConfig::new(3), first, now);
+        let mut lookup = Lookup::new(question("h.example", RecordKind::A), &LookupConfig::new(3), first);
         while lookup.outcome().is_none() {
-            if let Some(sent) = lookup.poll_transmit(now, &mut || 42) {
+            if let Some(sent) = lookup.poll_transmit(now, DNS_TRY_TIMEOUT, &mut || 42) {
                 if Some(sent.upstream) == answers {
+                    let reply = Reply::to(&sent.payload).code(ResponseCode::NXDomain).soa("example", 60, 60);
+                    lookup.handle_datagram(sent.upstream, &reply.bytes(), now);
+                } else if denies == Some(sent.upstream) {
                     let reply = Reply::to(&sent.payload).code(ResponseCode::NXDomain).bytes();
-                    lookup.handle_datagram(sent.upstream, &reply);
+                    lookup.handle_datagram(sent.upstream, &reply, now);
                 }
             } else if let Some(deadline) = lookup.deadline() {
                 now = deadline;
@@ -70,6 +79,15 @@ mod tests {
         upstreams.note(&lookup(2, Some(2)));
         assert_eq!(upstreams.first(), 2, "nobody else was asked");
         upstreams.note(&lookup(2, Some(0)));
+        assert_eq!(upstreams.first(), 0);
+    }
+
+    #[test]
+    fn resolvers_that_deny_without_proof_are_not_asked_first() {
+        let mut upstreams = Upstreams::new(2);
+        upstreams.note(&lookup_with(0, Some(1), Some(0)));
+        assert_eq!(upstreams.first(), 1);
+        upstreams.note(&lookup_with(1, Some(0), Some(1)));
         assert_eq!(upstreams.first(), 0);
     }
 }

@@ -1,5 +1,7 @@
 //! How far a site may be asked at most: profiles, and providers that want less.
 
+use crate::refusals::RefusalBudget;
+
 /// How politely sites are asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
@@ -22,7 +24,37 @@ pub struct Ceiling {
     pub session_recipients: u32,
     /// Refused recipients in one session before the next is taken.
     pub session_errors: u32,
+    /// Refused recipients in an hour, over all sessions of a source.
+    pub refusals: RefusalBudget,
+    /// A server that takes its time with each refusal is waited for; otherwise it is left for a new session.
+    pub waits_out_tarpits: bool,
 }
+
+/// Refusals an hour that a site bears of which nothing is known. Cisco's default, 25 invalid recipients an hour and
+/// client, is the least that is known of; servers that count at all mostly count to 100 and more.
+const REFUSALS_UNKNOWN: RefusalBudget = RefusalBudget { mostly_refused: 100, mostly_accepted: 600 };
+
+/// The default of Cisco Secure Email: "Max. Invalid Recipients Per Hour" 25 (facts of its administration guide).
+pub const REFUSALS_CISCO: RefusalBudget = RefusalBudget { mostly_refused: 25, mostly_accepted: 25 };
+
+/// Operators that run the mail of very many domains under one site: each domain has its own recipients and its own control
+/// recipient, and the ceiling of sessions and recipients bounds them already. None of them publishes a figure; this
+/// is a tenth of what their ceiling of starts and recipients would let pass.
+const REFUSALS_OPERATOR: RefusalBudget = RefusalBudget { mostly_refused: 3000, mostly_accepted: 6000 };
+
+/// Who has a budget of refusals of his own, by the name of the site.
+const REFUSALS: &[(&str, RefusalBudget)] = &[
+    ("google", REFUSALS_OPERATOR),
+    ("microsoft365", REFUSALS_OPERATOR),
+    ("outlook", REFUSALS_OPERATOR),
+    ("yahoo", REFUSALS_OPERATOR),
+    ("icloud", REFUSALS_OPERATOR),
+    ("zoho", REFUSALS_OPERATOR),
+    ("proofpoint", REFUSALS_OPERATOR),
+    ("mimecast", REFUSALS_OPERATOR),
+    ("barracuda", REFUSALS_OPERATOR),
+    ("cisco", REFUSALS_CISCO),
+];
 
 /// Ceilings for providers that publish or are known for stricter ones: connections and messages a connection, from
 /// KumoMTA's shaping tables. A site is named as [`crate::dns`] names it.
@@ -46,29 +78,39 @@ impl Ceiling {
         let provider = PROVIDERS.iter().find(|(name, _, _)| *name == site);
         let (sessions, recipients) =
             provider.map_or((10, 100), |&(_, sessions, recipients)| (sessions, recipients));
+        let refusals = REFUSALS.iter().find(|(name, _)| *name == site);
+        let refusals = refusals.map_or(REFUSALS_UNKNOWN, |&(_, budget)| budget);
         match profile {
             Profile::Polite => Ceiling {
                 sessions,
                 starts_a_minute: 100,
                 session_recipients: recipients,
                 session_errors: POLITE_ERRORS,
+                refusals,
+                waits_out_tarpits: true,
             },
             Profile::Fast => Ceiling {
                 sessions: sessions * 3,
                 starts_a_minute: 600,
                 session_recipients: recipients * 10,
                 session_errors: POLITE_ERRORS,
+                refusals: refusals.times(FAST_REFUSALS),
+                waits_out_tarpits: false,
             },
             Profile::Lab => Ceiling {
                 sessions: u32::MAX,
                 starts_a_minute: u32::MAX,
                 session_recipients: u32::MAX,
                 session_errors: LAB_ERRORS,
+                refusals: RefusalBudget::UNLIMITED,
+                waits_out_tarpits: false,
             },
         }
     }
 }
 
+/// `fast` takes so many times the refusals of `polite`.
+const FAST_REFUSALS: u32 = 5;
 /// Postfix's soft limit: the last error that costs no delay.
 const POLITE_ERRORS: u32 = 10;
 /// A server that counts errors at all counts to fewer.

@@ -129,6 +129,8 @@ pub struct Dialog {
     step: Step,
     over: bool,
     extensions: Extensions,
+    /// The greeting is that of Cisco Secure Email.
+    cisco: bool,
     parser: ReplyParser,
     outgoing: Vec<u8>,
     /// Commands of the transaction that are not sent yet, without PIPELINING.
@@ -142,6 +144,15 @@ pub struct Dialog {
     events: VecDeque<Event>,
 }
 
+/// Words of the greetings of Cisco's appliances and of its cloud service, in lower case.
+const CISCO_WORDS: [&str; 3] = ["ironport", "iphmx.com", "cisco"];
+
+/// Whether a greeting names Cisco Secure Email.
+fn names_cisco(greeting: &str) -> bool {
+    let greeting = greeting.to_ascii_lowercase();
+    CISCO_WORDS.iter().any(|word| greeting.contains(word))
+}
+
 impl Dialog {
     /// A session whose connection has just been made. With `starttls`, TLS is used where it is offered.
     pub fn new(config: Arc<DialogConfig>, starttls: bool, now: Instant) -> Dialog {
@@ -152,6 +163,7 @@ impl Dialog {
             step: Step::Banner,
             over: false,
             extensions: Extensions::default(),
+            cisco: false,
             parser: ReplyParser::default(),
             outgoing: Vec::new(),
             held: VecDeque::new(),
@@ -161,6 +173,11 @@ impl Dialog {
             deadline,
             events: VecDeque::new(),
         }
+    }
+
+    /// Whether the greeting names Cisco Secure Email (IronPort), which counts invalid recipients by the hour.
+    pub fn is_cisco(&self) -> bool {
+        self.cisco
     }
 
     /// What the server offers; known once the session is ready.
@@ -330,7 +347,10 @@ impl Dialog {
             return self.end(Closure::Refused { step: self.step, reply });
         }
         match self.step {
-            Step::Banner if code == 220 => self.greet(now),
+            Step::Banner if code == 220 => {
+                self.cisco = names_cisco(reply.text());
+                self.greet(now);
+            }
             Step::Banner | Step::Ehlo | Step::Helo if code >= 400 => self.greeting_refused(now, reply),
             Step::Ehlo if code == 250 => {
                 self.extensions = Extensions::read(&reply);

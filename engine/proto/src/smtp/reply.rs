@@ -41,8 +41,8 @@ impl Reply {
         self.code
     }
 
-    /// The text after the code, the lines parted by `\n`. Bytes that are no UTF-8 and control characters stand
-    /// as U+FFFD, so that a reply can be shown on a terminal.
+    /// The text after the code, the lines parted by `\n`. A byte that is no UTF-8 is read as Windows-1252. Control
+    /// characters, cut ones and bytes that stand for nothing are U+FFFD, so that a reply can be shown on a terminal.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -236,8 +236,30 @@ fn push_printable(text: &mut String, bytes: &[u8]) {
         text.push_str(ascii);
         return;
     }
-    let lossy = String::from_utf8_lossy(bytes);
-    text.extend(lossy.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }));
+    let printable = |c: char| if c.is_control() && c != '\t' { '\u{fffd}' } else { c };
+    for chunk in bytes.utf8_chunks() {
+        text.extend(chunk.valid().chars().map(printable));
+        match chunk.invalid() {
+            [] => {}
+            [byte] => text.push(printable(from_windows_1252(*byte))),
+            // The beginning of a character of UTF-8 that was cut.
+            _ => text.push('\u{fffd}'),
+        }
+    }
+}
+
+/// What 0x80 to 0x9f stand for in Windows-1252 (the index "windows-1252" of the WHATWG's encoding standard); the five
+/// that stand for nothing are U+FFFD. Every other byte stands for the character of its own number.
+const WINDOWS_1252_HIGH: [char; 32] = [
+    '€', '\u{fffd}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{fffd}', 'Ž', '\u{fffd}',
+    '\u{fffd}', '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{fffd}', 'ž', 'Ÿ',
+];
+
+fn from_windows_1252(byte: u8) -> char {
+    match byte {
+        0x80..=0x9f => WINDOWS_1252_HIGH[usize::from(byte - 0x80)],
+        _ => char::from(byte),
+    }
 }
 
 #[cfg(test)]
@@ -278,7 +300,8 @@ mod tests {
         check(b"550-5.1.1 no\r\n550", &[], None);
         check(b"250-\r\n250 \r\n", &[(250, "\n")], None);
         check(b"250 a\0b\x1b[2J\r\n", &[(250, "a\u{fffd}b\u{fffd}[2J")], None);
-        check(b"250 caf\xe9\r\n", &[(250, "caf\u{fffd}")], None);
+        check(b"250 caf\xe9 \x93\x80\x94 \x81\x00\r\n", &[(250, "café “€” \u{fffd}\u{fffd}")], None);
+        check(b"250-gr\xf6\xdfe\r\n250 gr\xc3\xb6\xc3\x9fe\r\n", &[(250, "größe\ngröße")], None);
         check("250 größe\r\n".as_bytes(), &[(250, "größe")], None);
     }
 

@@ -52,26 +52,60 @@ pub fn accepts_everything(mx: &str) -> bool {
 }
 
 /// Fewest and most characters of a control recipient's local part.
-pub const CONTROL_LOCAL_PART_CHARS: std::ops::RangeInclusive<usize> = 16..=24;
+pub const CONTROL_LOCAL_PART_CHARS: std::ops::RangeInclusive<usize> = 11..=24;
 
 const CONSONANTS: &[u8; 16] = b"bcdfghjklmnprstv";
 const VOWELS: &[u8; 4] = b"aeio";
+const SEPARATORS: [&str; 4] = [".", "_", "-", ""];
 
-/// A local part that nobody owns, from 16 random bytes. It can be spoken like a name, because patterns such as
-/// long hexadecimal strings or the word "test" are what spam traps and probe filters look for, and it ends in
-/// digits, because 60 random bits of syllables and digits are no one's name.
-pub fn control_local_part(random: [u8; 16]) -> String {
-    let mut local = String::with_capacity(*CONTROL_LOCAL_PART_CHARS.end());
-    let syllables = 6 + usize::from(random[15] & 3);
-    for byte in &random[..syllables] {
-        local.push(char::from(CONSONANTS[usize::from(byte & 15)]));
-        local.push(char::from(VOWELS[usize::from(byte >> 4 & 3)]));
+/// How the local parts of an installation's control recipients look: two words, what separates them, and digits.
+///
+/// Each installation has a shape of its own. With one shape for all, one regular expression would find every control
+/// recipient of every installation, and a server could treat them apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ControlShape {
+    first: usize,
+    separator: &'static str,
+    second: usize,
+    digits: usize,
+}
+
+impl ControlShape {
+    /// The shape that 16 random bytes draw.
+    pub fn draw(random: [u8; 16]) -> ControlShape {
+        ControlShape {
+            first: 6 + usize::from(random[0] % 5),
+            separator: SEPARATORS[usize::from(random[1] % 4)],
+            second: 5 + usize::from(random[2] % 5),
+            digits: usize::from(random[3] % 5),
+        }
     }
-    let digits = 4 + usize::from(random[15] >> 2 & 1);
-    for byte in &random[9..9 + digits] {
-        local.push(char::from(b'0' + byte % 10));
+
+    /// Another shape, for a second control recipient: a domain that accepts everyone may filter names of one shape.
+    pub fn second(self) -> ControlShape {
+        ControlShape {
+            first: 6 + (self.first - 4) % 5,
+            separator: if self.separator.is_empty() { "." } else { "" },
+            second: self.second,
+            digits: (self.digits + 2) % 5,
+        }
     }
-    local
+
+    /// A local part that nobody owns, from 16 bytes of a keyed hash. It can be spoken like a name, because patterns such as
+    /// long hexadecimal strings or the word "test" are what spam traps and probe filters look for. Eleven letters and
+    /// more, drawn at random, are no one's name.
+    pub fn local_part(self, hash: [u8; 16]) -> String {
+        let mut letters = hash[..10].iter().flat_map(|byte| {
+            let consonant = CONSONANTS[usize::from(byte & 15)];
+            let vowel = VOWELS[usize::from(byte >> 4 & 3)];
+            [char::from(consonant), char::from(vowel)]
+        });
+        let mut local: String = letters.by_ref().take(self.first).collect();
+        local.push_str(self.separator);
+        local.extend(letters.take(self.second));
+        local.extend(hash[10..10 + self.digits].iter().map(|byte| char::from(b'0' + byte % 10)));
+        local
+    }
 }
 
 #[cfg(test)]
@@ -140,13 +174,49 @@ mod tests {
         assert!(!accepts_everything("aspmx.l.google.com"));
     }
 
+    /// Letters as `a`, digits as `0`.
+    fn outline(local: &str) -> String {
+        let mark = |c: char| match c {
+            _ if c.is_ascii_digit() => '0',
+            _ if c.is_ascii_alphabetic() => 'a',
+            _ => c,
+        };
+        local.chars().map(mark).collect()
+    }
+
+    #[test]
+    fn installations_differ_in_the_shapes_of_their_names() {
+        let mut shapes = std::collections::HashMap::<String, u32>::new();
+        let mut state = 1u64;
+        for _ in 0..1000 {
+            let mut random = || {
+                let mut bytes = [0; 16];
+                for byte in &mut bytes {
+                    state =
+                        state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    *byte = (state >> 56) as u8;
+                }
+                bytes
+            };
+            let shape = ControlShape::draw(random());
+            *shapes.entry(outline(&shape.local_part(random()))).or_default() += 1;
+        }
+        assert!(shapes.len() >= 50, "{} shapes", shapes.len());
+        let most = shapes.values().max().copied().unwrap_or_default();
+        assert!(most <= 50, "one shape has {most} of 1,000");
+    }
+
     proptest! {
         #[test]
-        fn control_local_parts_keep_their_shape(random: [u8; 16]) {
-            let local = control_local_part(random);
+        fn control_local_parts_keep_their_shape(shape: [u8; 16], hash: [u8; 16], other: [u8; 16]) {
+            let shape = ControlShape::draw(shape);
+            let local = shape.local_part(hash);
             prop_assert!(CONTROL_LOCAL_PART_CHARS.contains(&local.len()), "{}", local);
             prop_assert!(local.starts_with(|c: char| c.is_ascii_lowercase()));
-            prop_assert!(local.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()));
+            let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-".contains(&byte);
+            prop_assert!(local.bytes().all(allowed), "{}", local);
+            prop_assert_eq!(outline(&local), outline(&shape.local_part(other)));
+            prop_assert!(outline(&local) != outline(&shape.second().local_part(hash)), "{}", local);
         }
     }
 }

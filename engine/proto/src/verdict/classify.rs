@@ -8,13 +8,16 @@
 //! - what the text says about us is never outweighed by a code;
 //! - case, line breaks, echoes and missing enhanced codes turn no other reply into one about the mailbox.
 
+use super::echo::Parties;
 use super::lexicon::signals;
 use super::patterns::{Facts, RULES};
 use super::provider::Provider;
+use super::subject::echoes_us_alone;
 use super::words::Words;
 use super::{Class, Reason, Scope, Stage};
 use crate::smtp::reply::Reply;
 use crate::smtp::status::EnhancedCode;
+use std::net::IpAddr;
 
 /// A reply with what must be known to read it.
 #[derive(Debug, Clone, Copy)]
@@ -25,6 +28,22 @@ pub struct ReplyView<'a> {
     pub mx: &'a str,
     /// The reply.
     pub reply: &'a Reply,
+    /// The address or the control recipient that RCPT named; none at other stages, or when it is not known.
+    pub recipient: Option<&'a str>,
+    /// What the server knows of us.
+    pub us: Us<'a>,
+}
+
+/// What we told the server of ourselves, and what it sees: an echo of any of it is about us. What is not known is
+/// left empty.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Us<'a> {
+    /// The reverse-path of MAIL, without angle brackets; empty for the null reverse-path.
+    pub reverse_path: &'a str,
+    /// The argument of EHLO: a host name or an address literal.
+    pub ehlo: &'a str,
+    /// The public address that the connection comes from.
+    pub source: Option<IpAddr>,
 }
 
 /// What a reply means.
@@ -51,12 +70,15 @@ pub fn classify(view: &ReplyView<'_>) -> Classification {
         status: None,
         provider: None,
         signals: Default::default(),
+        echoes_us_alone: false,
     };
     // An accept needs no more, and nearly every reply to a good list is one.
     let first = RULES.iter().take_while(|rule| rule.asks_for_code_alone()).find(|rule| rule.fits(&facts));
     let rule = first.unwrap_or_else(|| {
         if !reply.is_positive() {
-            facts.signals = signals(&Words::of(reply.text(), view.mx));
+            let words = Words::of(reply.text(), &Parties::new(view.mx, view.recipient, view.us));
+            facts.signals = signals(&words);
+            facts.echoes_us_alone = echoes_us_alone(&words);
         }
         facts.status = EnhancedCode::find(reply);
         facts.provider = Provider::of_mx(view.mx);
@@ -82,7 +104,9 @@ pub fn rules() -> impl Iterator<Item = (&'static str, Class, Scope, &'static str
 pub fn reason_at_rcpt(classification: &Classification) -> Reason {
     let Classification { class, scope, permanent, .. } = *classification;
     match class {
-        Class::Accepted | Class::ExistsThrottled if scope == Scope::Recipient => Reason::MailboxExists,
+        Class::Accepted if scope == Scope::Recipient => Reason::MailboxExists,
+        // What a 5yz reply refuses is refused, whatever its words promise.
+        Class::ExistsThrottled if !permanent && scope == Scope::Recipient => Reason::MailboxExists,
         Class::Full if scope == Scope::Recipient => Reason::InboxFull,
         Class::Disabled | Class::ExistsRestricted if permanent && scope == Scope::Recipient => {
             Reason::MailboxDisabled
@@ -108,7 +132,7 @@ fn scope_at(stage: Stage, scope: Scope) -> Scope {
 
 /// True for the classes that pass with time, whatever the reply code says.
 fn passes(class: Class) -> bool {
-    matches!(class, Class::Greylisted | Class::Throttled | Class::ExistsThrottled | Class::Temporary)
+    matches!(class, Class::Greylisted | Class::Throttled | Class::Temporary)
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ struct Row {
 
 impl Row {
     fn view<'a>(&'a self, reply: &'a Reply) -> ReplyView<'a> {
-        ReplyView { stage: self.stage, mx: self.mx, reply }
+        ReplyView { stage: self.stage, mx: self.mx, reply, recipient: None, us: Us::default() }
     }
 }
 
@@ -66,6 +66,43 @@ fn rows() -> Vec<Row> {
         });
     }
     rows
+}
+
+const PARTIES: &str = include_str!("../../testdata/parties.txt");
+
+/// Who asks about whom in the rows of parties.txt.
+const ASKED: &str = "bob@example.com";
+const US: Us<'_> = Us {
+    reverse_path: "postmaster@probe.example",
+    ehlo: "mail.probe.example",
+    source: Some(IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 5))),
+};
+
+#[test]
+fn rows_whose_parties_are_known_mean_what_they_say() {
+    let mut wrong = Vec::new();
+    for (line, number) in
+        PARTIES.lines().zip(1..).filter(|(line, _)| !line.is_empty() && !line.starts_with('#'))
+    {
+        let (class, text) = line.split_once(' ').expect(line);
+        let reply = reply(text);
+        let view = ReplyView {
+            stage: Stage::Rcpt,
+            mx: "mx.example.com",
+            reply: &reply,
+            recipient: Some(ASKED),
+            us: US,
+        };
+        let found = classify(&view);
+        if found.class.as_str() != class {
+            wrong.push(format!(
+                "{number}: not {class} but {} by {}: {text}",
+                found.class.as_str(),
+                found.rule
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
@@ -202,7 +239,13 @@ impl Row {
 fn before_rcpt_nothing_is_about_a_recipient() {
     for row in rows() {
         for stage in [Stage::Banner, Stage::Ehlo, Stage::Mail] {
-            let found = classify(&ReplyView { stage, mx: row.mx, reply: &row.reply });
+            let found = classify(&ReplyView {
+                stage,
+                mx: row.mx,
+                reply: &row.reply,
+                recipient: None,
+                us: Us::default(),
+            });
             assert!(!matches!(found.scope, Scope::Recipient | Scope::Site), "line {}: {found:?}", row.line);
             assert_eq!(reason_at_rcpt(&found), Reason::Unverifiable, "line {}: {found:?}", row.line);
         }
@@ -266,18 +309,18 @@ mod properties {
         #[test]
         fn any_text_is_classified(stage in any_stage(), code in 200u16..600, text in "\\PC{0,300}", mx in "\\PC{0,40}") {
             let reply = Reply::new(code, &text);
-            let found = classify(&ReplyView { stage, mx: &mx, reply: &reply });
+            let found = classify(&ReplyView { stage, mx: &mx, reply: &reply, recipient: None, us: Us::default() });
             prop_assert!(stage == Stage::Rcpt || stage == Stage::Control || found.scope != Scope::Recipient);
         }
 
         #[test]
         fn punctuation_and_echoes_are_survived(code in 200u16..600, text in "[@<>\"' a-c.:/\\[\\]\u{fffd}é用]{0,80}") {
-            classify(&ReplyView { stage: Stage::Rcpt, mx: "mx.example.com", reply: &Reply::new(code, &text) });
+            classify(&ReplyView { stage: Stage::Rcpt, mx: "mx.example.com", reply: &Reply::new(code, &text), recipient: None, us: Us::default() });
         }
 
         #[test]
         fn telling_words_break_no_invariant(code in 200u16..600, text in telling_text()) {
-            let found = classify(&ReplyView { stage: Stage::Rcpt, mx: "", reply: &Reply::new(code, &text) });
+            let found = classify(&ReplyView { stage: Stage::Rcpt, mx: "", reply: &Reply::new(code, &text), recipient: None, us: Us::default() });
             if code / 100 != 5 {
                 prop_assert!(!matches!(reason_at_rcpt(&found), Reason::MailboxNotFound | Reason::MailboxDisabled));
             }
@@ -293,7 +336,7 @@ mod properties {
                 at += 1;
                 if c == ' ' && seed.rotate_left(at) & 1 == 1 { '\n' } else { c }
             }).collect();
-            let view = |text: &str| classify(&ReplyView { stage: Stage::Rcpt, mx: "", reply: &Reply::new(code, text) });
+            let view = |text: &str| classify(&ReplyView { stage: Stage::Rcpt, mx: "", reply: &Reply::new(code, text), recipient: None, us: Us::default() });
             prop_assert_eq!(view(&text), view(&split));
         }
     }

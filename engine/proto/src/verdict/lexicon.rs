@@ -4,10 +4,14 @@
 //! A phrase is written in the canonical words of [`super::words`]: `mailbox` stands for every word for a mailbox,
 //! `not` for every negation, and articles are left out. A word that ends in `*` matches by its beginning; `_`
 //! stands for up to two words, none of which says that something else than the mailbox is spoken of.
+//! A section that begins with "says" holds predicates: [`super::subject`] finds out what they are said of.
 
-use super::words::{APART, Words, canonical};
+use super::subject::{Claim, Predicate, resolve};
+use super::translate::{WordHasher, meanings};
+use super::words::{APART, CANONICAL, MAILBOX, Words, canonical};
 use memchr::memmem::Finder;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::hash::BuildHasherDefault;
 use std::sync::LazyLock;
 
 /// Something that a text says.
@@ -16,6 +20,8 @@ use std::sync::LazyLock;
 pub(super) enum Signal {
     /// There is no such mailbox.
     NoMailbox,
+    /// A provider's own code for a mailbox that does not exist.
+    ProviderUnknown,
     /// The mailbox is "unavailable", which most often means that there is none.
     Unavailable,
     /// The recipient is rejected; why is not said.
@@ -86,6 +92,22 @@ pub(super) enum Signal {
     WantsIpv4,
     /// Our MAIL or HELO is out of order.
     Protocol,
+    /// A domain does not exist or is disabled, and it is not said which.
+    SomeDomain,
+    /// Something is full or over a quota.
+    Fullness,
+    /// A host does not exist.
+    SomeHost,
+    /// The text holds words that are not known.
+    Foreign,
+    /// The text speaks of our reverse-path, name or network.
+    UsNamed,
+    /// What the text speaks of first is our reverse-path, name or network.
+    UsFirst,
+    /// The text speaks of a server or a session.
+    ServerNamed,
+    /// The text speaks of the mail, and of nobody.
+    MailOnly,
 }
 
 /// Signals raised by a text.
@@ -103,6 +125,11 @@ impl Signals {
         Signals(bits)
     }
 
+    /// True when there is none.
+    pub(super) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
     pub(super) fn any_of(self, other: Signals) -> bool {
         self.0 & other.0 != 0
     }
@@ -115,7 +142,8 @@ impl Signals {
 use Signal::*;
 
 /// Every signal with its name in the file of phrases.
-const NAMES: [(&str, Signal); 36] = [
+const NAMES: [(&str, Signal); 38] = [
+    ("provider-unknown", ProviderUnknown),
     ("no-mailbox", NoMailbox),
     ("unavailable", Unavailable),
     ("rejected", Rejected),
@@ -152,7 +180,23 @@ const NAMES: [(&str, Signal); 36] = [
     ("unavailable-or-denied", UnavailableOrDenied),
     ("wants-ipv4", WantsIpv4),
     ("protocol", Protocol),
+    ("some-host", SomeHost),
 ];
+
+/// Every claim with its name in the file of phrases.
+const CLAIMS: [(&str, Claim); 8] = [
+    ("says unserved", Claim::Unserved),
+    ("says missing", Claim::Missing),
+    ("says unknown", Claim::Unknown),
+    ("says disabled", Claim::Disabled),
+    ("says full", Claim::Full),
+    ("says blocked", Claim::Blocked),
+    ("says refused", Claim::Refused),
+    ("says unverified", Claim::Unverified),
+];
+
+/// Words that are not known, from which on a text counts as not understood.
+const FOREIGN_WORDS_MIN: usize = 1;
 
 /// The phrases, signal by signal. Order does not matter: every phrase that occurs raises its signal.
 const PHRASES: &str = include_str!("../../data/phrases.txt");
@@ -203,7 +247,11 @@ enum Part {
 /// The phrases as a tree: those that begin alike share the way, so that a text is read once for all of them.
 struct Index {
     /// Every word that a phrase or [`BARRIERS`] spells out, by number; the barriers come first.
-    numbers: HashMap<Box<str>, u32>,
+    numbers: HashMap<Box<str>, u32, BuildHasherDefault<WordHasher>>,
+    /// The beginnings of words that phrases spell out.
+    prefixes: HashSet<Box<str>, BuildHasherDefault<WordHasher>>,
+    /// Length of the longest of `prefixes`, in bytes.
+    prefix_bytes_max: usize,
     /// The root first.
     nodes: Vec<Node>,
     links: Vec<(Signal, Finder<'static>)>,
@@ -214,6 +262,8 @@ struct Index {
 struct Node {
     /// Of phrases that end here.
     signals: Signals,
+    /// Of predicates that end here, by the numbers of [`Claim`].
+    claims: u8,
     /// By the number of the next word, in ascending order.
     exact: Vec<(u32, usize)>,
     /// By how the next word begins, in ascending order.
@@ -226,23 +276,38 @@ const NO_NUMBER: u32 = u32::MAX;
 
 static INDEX: LazyLock<Index> = LazyLock::new(|| Index::new(entries()));
 
+/// Words that the dictionaries know, as they stand in a text.
+static KNOWN: LazyLock<HashSet<&'static str, BuildHasherDefault<WordHasher>>> =
+    LazyLock::new(|| meanings().chain(CANONICAL.values().flatten().copied()).chain([APART]).collect());
+
 impl Index {
     fn new(entries: impl Iterator<Item = (&'static str, &'static str)>) -> Index {
         let numbers = (0..).zip(BARRIERS).map(|(number, barrier)| (barrier.into(), number)).collect();
-        let mut index = Index { numbers, nodes: vec![Node::default()], links: Vec::new() };
+        let mut index = Index {
+            numbers,
+            prefixes: HashSet::default(),
+            prefix_bytes_max: 0,
+            nodes: vec![Node::default()],
+            links: Vec::new(),
+        };
         for (section, text) in entries {
             match section.strip_prefix("links ") {
                 Some(name) => index.links.extend(signal_of(name).map(|signal| (signal, Finder::new(text)))),
-                None => index.add(signal_of(section), parse(text)),
+                None => index.add(section, parse(text)),
             }
         }
         index
     }
 
-    fn add(&mut self, signal: Option<Signal>, parts: Box<[Part]>) {
-        let Some(signal) = signal else { return };
+    fn add(&mut self, section: &str, parts: Box<[Part]>) {
+        let claim = CLAIMS.iter().find(|(name, _)| *name == section).map(|(_, claim)| *claim);
         let end = parts.into_iter().fold(0, |node, part| self.step(node, part));
-        self.nodes[end].signals.raise(signal);
+        match (claim, signal_of(section)) {
+            (Some(claim), _) => self.nodes[end].claims |= 1 << claim as u8,
+            (None, Some(signal)) => self.nodes[end].signals.raise(signal),
+            // The words of the section "known" are known, and say nothing.
+            (None, None) => {}
+        }
     }
 
     /// The node behind `part`, which is made if need be.
@@ -262,6 +327,8 @@ impl Index {
                 }
             }
             Part::Prefix(prefix) => {
+                self.prefix_bytes_max = self.prefix_bytes_max.max(prefix.len());
+                self.prefixes.insert(prefix.clone());
                 let prefixes = &mut self.nodes[node].prefixes;
                 match prefixes.binary_search_by(|(known, _)| known.cmp(&prefix)) {
                     Ok(at) => prefixes[at].1,
@@ -282,9 +349,17 @@ impl Index {
     fn signals(&self, words: &Words) -> Signals {
         let number = |at| self.numbers.get(words.word(at)).copied().unwrap_or(NO_NUMBER);
         let reading = Reading { index: self, words, numbers: (0..words.len()).map(number).collect() };
-        let mut signals = Signals::default();
-        for at in 0..words.len() {
-            reading.go_on(0, at, &mut signals);
+        let (mut signals, mut predicates) = (Signals::default(), Vec::new());
+        for at in (0..words.len()).filter(|at| !is_owner(words, *at)) {
+            let mut said = Said { start: at, signals: &mut signals, predicates: &mut predicates };
+            reading.go_on(0, at, &mut said);
+        }
+        if predicates.iter().any(|predicate| predicate.claim == Claim::Full) {
+            signals.raise(Fullness);
+        }
+        resolve(words, &predicates, &mut signals);
+        if reading.foreign_words() >= FOREIGN_WORDS_MIN {
+            signals.raise(Foreign);
         }
         for (signal, part) in &self.links {
             if !words.links.is_empty() && mentions(&words.links, part) {
@@ -302,14 +377,56 @@ struct Reading<'a> {
     numbers: Vec<u32>,
 }
 
+/// True for the mailbox in "the domain of the mailbox": what follows is said of the domain.
+fn is_owner(words: &Words, at: usize) -> bool {
+    let before = |back: usize| at.checked_sub(back).map_or("", |at| words.word(at));
+    let owned = if before(1) == "of" { before(2) } else { before(1) };
+    words.word(at) == MAILBOX && ["domain", "server", "database", "system", "disk"].contains(&owned)
+}
+
+/// What a text says.
+struct Said<'a> {
+    /// Where the phrase begins that is read.
+    start: usize,
+    signals: &'a mut Signals,
+    predicates: &'a mut Vec<Predicate>,
+}
+
 impl Reading<'_> {
+    /// How many words there are that neither a phrase nor the dictionary knows. Numbers and names with digits are none.
+    fn foreign_words(&self) -> usize {
+        let is_foreign = |at: &usize| {
+            let word = self.words.word(*at);
+            self.numbers[*at] == NO_NUMBER
+                && word.chars().nth(if word.is_ascii() { 2 } else { 0 }).is_some()
+                && word.chars().all(char::is_alphabetic)
+                && !KNOWN.contains(word)
+                && !(2..=word.len().min(self.index.prefix_bytes_max))
+                    .any(|end| word.get(..end).is_some_and(|start| self.index.prefixes.contains(start)))
+        };
+        (0..self.words.len()).filter(is_foreign).take(FOREIGN_WORDS_MIN).count()
+    }
+
+    /// True when a comma or a colon stands between two words of these.
+    fn is_parted(&self, start: usize, end: usize) -> bool {
+        self.words.breaks.iter().any(|at| (start + 1..end).contains(&(*at as usize)))
+    }
+
     /// Raises what the words from `at` on say, if those before it lead to `node`.
-    fn go_on(&self, node: usize, at: usize, signals: &mut Signals) {
+    fn go_on(&self, node: usize, at: usize, said: &mut Said<'_>) {
         let node = &self.index.nodes[node];
-        signals.0 |= node.signals.0;
+        let already = said.signals.any_of(Signals::of(&[SenderRefused]));
+        said.signals.0 |= node.signals.0;
+        // "User unknown, sender ...": a comma parts what is said of the two.
+        if node.signals.any_of(Signals::of(&[SenderRefused])) && !already && self.is_parted(said.start, at) {
+            said.signals.0 &= !Signals::of(&[SenderRefused]).0;
+        }
+        for (_, claim) in CLAIMS.iter().filter(|(_, claim)| node.claims & (1 << *claim as u8) != 0) {
+            said.predicates.push(Predicate { claim: *claim, start: said.start, end: at });
+        }
         let Some(&number) = self.numbers.get(at) else { return };
         if let Ok(found) = node.exact.binary_search_by_key(&number, |&(word, _)| word) {
-            self.go_on(node.exact[found].1, at + 1, signals);
+            self.go_on(node.exact[found].1, at + 1, said);
         }
         let word = self.words.word(at);
         let initial = word.as_bytes().first();
@@ -317,7 +434,7 @@ impl Reading<'_> {
         let alike =
             node.prefixes[from..].iter().take_while(|(prefix, _)| prefix.as_bytes().first() == initial);
         for (_, next) in alike.filter(|(prefix, _)| word.starts_with(&**prefix)) {
-            self.go_on(*next, at + 1, signals);
+            self.go_on(*next, at + 1, said);
         }
         let Some(gap) = node.gap else { return };
         let is_barrier =
@@ -326,7 +443,7 @@ impl Reading<'_> {
             if skipped > 0 && is_barrier(at + skipped - 1) {
                 return;
             }
-            self.go_on(gap, at + skipped, signals);
+            self.go_on(gap, at + skipped, said);
         }
     }
 }
@@ -349,6 +466,12 @@ fn entries() -> impl Iterator<Item = (&'static str, &'static str)> {
             .filter(|phrase| !phrase.is_empty())
             .map(move |phrase| (within, phrase))
     })
+}
+
+/// The words that phrases spell out.
+pub(super) fn spelled_out() -> impl Iterator<Item = &'static str> {
+    let words = entries().filter(|(section, _)| !section.starts_with("links "));
+    words.flat_map(|(_, phrase)| phrase.split(' ')).filter(|word| *word != "_" && !word.ends_with('*'))
 }
 
 fn parse(text: &str) -> Box<[Part]> {
@@ -376,17 +499,22 @@ fn mentions(links: &str, part: &Finder<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::classify::Us;
+    use super::super::echo::Parties;
     use super::*;
 
     #[test]
     fn every_phrase_can_occur() {
-        let phrases = || entries().filter(|(section, _)| !section.starts_with("links "));
-        assert!(phrases().count() > 700);
+        let phrases = || {
+            let says = |section: &str| signal_of(section).is_some();
+            entries().filter(move |(section, _)| says(section))
+        };
+        assert!(phrases().count() > 600);
         let mut silent = Vec::new();
         for (section, text) in phrases() {
             let signal = signal_of(section).expect(section);
             let sample = text.replace('_', "thing").replace('*', "");
-            let words = Words::of(&sample, "mx.example.com");
+            let words = Words::of(&sample, &Parties::new("mx.example.com", None, Us::default()));
             assert_eq!(parse(text).len(), text.split(' ').count(), "{text:?} holds a word that is left out");
             let alone = Index::new(std::iter::once((section, text)));
             let raised = |index: &Index| index.signals(&words).any_of(Signals::of(&[signal]));
@@ -413,7 +541,9 @@ mod tests {
     #[test]
     fn a_gap_reaches_over_two_words_and_over_no_barrier() {
         let index = Index::new(std::iter::once(("no-mailbox", "mailbox _ gone")));
-        let raises = |text: &str| index.signals(&Words::of(text, "")) == Signals::of(&[NoMailbox]);
+        let raises = |text: &str| {
+            index.signals(&Words::of(text, &Parties::default())).any_of(Signals::of(&[NoMailbox]))
+        };
         for text in ["mailbox gone", "mailbox really gone", "the mailbox really long gone"] {
             assert!(raises(text), "{text:?}");
         }

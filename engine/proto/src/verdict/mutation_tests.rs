@@ -2,7 +2,7 @@
 //! row of testdata/replies.txt and testdata/wordings.txt. A reply that said nothing about a mailbox must say nothing
 //! about it then.
 
-use super::classify::{ReplyView, classify, reason_at_rcpt};
+use super::classify::{ReplyView, Us, classify, reason_at_rcpt};
 use super::{Reason, Stage};
 use crate::smtp::reply::{Reply, ReplyError, ReplyParser};
 use crate::smtp::status::EnhancedCode;
@@ -52,7 +52,13 @@ impl Row {
     }
 
     fn reason(&self, reply: &Reply) -> Reason {
-        reason_at_rcpt(&classify(&ReplyView { stage: self.stage, mx: self.mx, reply }))
+        reason_at_rcpt(&classify(&ReplyView {
+            stage: self.stage,
+            mx: self.mx,
+            reply,
+            recipient: None,
+            us: Us::default(),
+        }))
     }
 
     /// The words without the enhanced code that they begin with.
@@ -109,6 +115,103 @@ fn an_echoed_address_makes_no_statement() {
         }
     }
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Us, as echoes in refusals name us; no row holds any of it.
+const US: Us<'_> = Us {
+    reverse_path: "check@mail-probe.net",
+    ehlo: "out3.sender-probe.org",
+    source: Some(std::net::IpAddr::V4(std::net::Ipv4Addr::new(198, 51, 100, 77))),
+};
+
+/// The address that RCPT named; no row holds it.
+const RECIPIENT: &str = "carol@rcpt-domain.com";
+
+/// Echoes of us as servers write them.
+const ECHOES_OF_US: [&str; 14] = [
+    "<check@mail-probe.net>",
+    "check@mail-probe.net",
+    "<CHECK@Mail-Probe.NET>",
+    "<prvs=0123456789=check@mail-probe.net>",
+    "from=<check@mail-probe.net>",
+    "<someone@mail-probe.net>",
+    "out3.sender-probe.org",
+    "sender-probe.org",
+    "helo=<out3.sender-probe.org>",
+    "mail-probe.net",
+    "[198.51.100.77]",
+    "198.51.100.77",
+    "out3.sender-probe.org[198.51.100.77]",
+    "ip=198.51.100.77",
+];
+
+impl Row {
+    fn reason_told(&self, text: &str) -> Reason {
+        let reply = Reply::new(self.code, text);
+        let (mx, reply) = (self.mx, &reply);
+        let view = ReplyView { stage: self.stage, mx, reply, recipient: Some(RECIPIENT), us: US };
+        reason_at_rcpt(&classify(&view))
+    }
+
+    /// The row with an echo planted before it, behind it and after each sentence.
+    fn with_echo(&self, echo: &str) -> Vec<String> {
+        let status = self.status.as_ref().map_or(String::new(), |status| format!("{status} "));
+        let bare = self.bare();
+        let middle = bare.replacen(". ", &format!(" {echo}. "), 1);
+        vec![
+            format!("{status}{echo}: {bare}"),
+            format!("{status}{echo} {bare}"),
+            format!("{status}{bare} {echo}"),
+            format!("{status}{bare} ({echo})"),
+            format!("{status}{bare}\n{status}{echo}"),
+            format!("{status}{middle} {echo}."),
+        ]
+    }
+}
+
+#[test]
+fn an_echo_of_us_without_the_recipient_ends_in_no_definite_verdict() {
+    let (mut wrong, mut refusals, mut definite) = (Vec::new(), 0, 0);
+    for row in rows().iter().filter(|row| row.code / 100 != 2) {
+        refusals += 1;
+        definite += usize::from(row.reason_told(&row.words) != Reason::Unverifiable);
+        for text in ECHOES_OF_US.iter().flat_map(|echo| row.with_echo(echo)) {
+            let reason = row.reason_told(&text);
+            if reason != Reason::Unverifiable {
+                wrong.push(format!("{}: {}: {} {text:?}", row.place, reason.as_str(), row.code));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(refusals >= 500 && definite >= 200, "{refusals} refusals, {definite} of them definite");
+}
+
+/// In a link or a relay's brackets our address is no echo, and beside the recipient's it leaves the words their meaning.
+#[test]
+fn where_the_recipient_is_named_too_or_we_are_in_a_link_the_words_count() {
+    let (mut lost, mut definite) = (Vec::new(), 0);
+    let beside = [
+        "https://help.example.org/a/198.51.100.77",
+        "https://help.example.org/?mail=check@mail-probe.net",
+        "relay=[198.51.100.77]",
+        "relay=out3.sender-probe.org[198.51.100.77]",
+        "<carol@rcpt-domain.com> [198.51.100.77]",
+        "(carol@rcpt-domain.com, out3.sender-probe.org)",
+    ];
+    // "no relay=..." is no row that a server would write.
+    for row in rows().iter().filter(|row| row.code / 100 != 2 && row.bare() != "no") {
+        let meant = row.reason_told(&row.words);
+        definite += usize::from(meant != Reason::Unverifiable);
+        for echo in beside {
+            let text = format!("{} {echo}", row.words);
+            let found = row.reason_told(&text);
+            assert!(found == meant || found == Reason::Unverifiable, "{}: {text:?}", row.place);
+            if found != meant {
+                lost.push(format!("{}: {} {text:?}", row.place, row.code));
+            }
+        }
+    }
+    assert!(lost.len() * 50 < definite, "{} of {definite} lost:\n{}", lost.len(), lost.join("\n"));
 }
 
 /// Reads what a server writes, as a session does.
@@ -208,7 +311,13 @@ fn a_wrong_enhanced_code_makes_no_statement_where_the_words_tell() {
     let mut wrong = Vec::new();
     for row in rows() {
         let (class, bare) = (row.code / 100, row.bare().to_owned());
-        let told = classify(&ReplyView { stage: row.stage, mx: row.mx, reply: &Reply::new(row.code, &bare) });
+        let told = classify(&ReplyView {
+            stage: row.stage,
+            mx: row.mx,
+            reply: &Reply::new(row.code, &bare),
+            recipient: None,
+            us: Us::default(),
+        });
         if row.reason(&Reply::new(row.code, &bare)) != Reason::Unverifiable
             || told.class == super::Class::Unclear
         {
@@ -218,7 +327,13 @@ fn a_wrong_enhanced_code_makes_no_statement_where_the_words_tell() {
         let full = ["conduct", "denied"].contains(&told.rule).then_some("2.2");
         for status in ["1.1", "1.0", "1.10", "2.1", "1.6", "0.0", "7.1"].into_iter().chain(full) {
             let reply = Reply::new(row.code, &format!("{class}.{status} {bare}"));
-            let found = classify(&ReplyView { stage: row.stage, mx: row.mx, reply: &reply });
+            let found = classify(&ReplyView {
+                stage: row.stage,
+                mx: row.mx,
+                reply: &reply,
+                recipient: None,
+                us: Us::default(),
+            });
             if reason_at_rcpt(&found) != Reason::Unverifiable {
                 wrong.push(format!("{}, {}: {} {:?}", row.place, found.rule, reply.code(), reply.text()));
             }

@@ -19,6 +19,8 @@ pub(super) struct Facts {
     pub(super) status: Option<EnhancedCode>,
     pub(super) provider: Option<Provider>,
     pub(super) signals: Signals,
+    /// The text names us by an echo, and the recipient by none: whatever it says, it says of us.
+    pub(super) echoes_us_alone: bool,
 }
 
 /// Conditions, all of which must hold, and what then follows.
@@ -35,6 +37,8 @@ pub(super) struct Rule {
     says: Signals,
     with: Signals,
     unless: Signals,
+    /// The text has to name us by an echo, and the recipient by none.
+    echo: bool,
     /// See [`super::classify::Classification::to_all`].
     pub(super) to_all: bool,
 }
@@ -83,6 +87,7 @@ impl Rule {
             says: Signals::of(&[]),
             with: Signals::of(&[]),
             unless: Signals::of(&[]),
+            echo: false,
             to_all: false,
         }
     }
@@ -90,6 +95,10 @@ impl Rule {
     /// It is about us or the session, and no server says it of one recipient alone.
     const fn said_to_all(self) -> Rule {
         Rule { to_all: true, ..self }
+    }
+
+    const fn with_echo_of_us(self) -> Rule {
+        Rule { echo: true, ..self }
     }
 
     const fn at(self, at: At) -> Rule {
@@ -127,7 +136,17 @@ impl Rule {
     pub(super) fn asks_for_code_alone(&self) -> bool {
         let none = Signals::default();
         let silent = self.says == none && self.with == none && self.unless == none;
-        silent && self.status.is_empty() && self.who.is_empty()
+        silent && !self.echo && self.status.is_empty() && self.who.is_empty()
+    }
+
+    /// True when a definite verdict may follow from the rule.
+    fn states_something(&self) -> bool {
+        matches!(self.class, NotFound | Full | Disabled | ExistsThrottled | ExistsRestricted | DomainDead)
+    }
+
+    /// True when the rule says something of the mailbox itself, and not of who may write to it.
+    fn speaks_of_mailbox(&self) -> bool {
+        self.states_something() && self.class != ExistsRestricted && !self.says.is_empty()
     }
 
     /// True when all conditions hold.
@@ -139,6 +158,9 @@ impl Rule {
             && said(self.with)
             && !facts.signals.any_of(self.unless)
             && (self.status.is_empty() || facts.status.is_some_and(|status| is_among(status, self.status)))
+            && (facts.echoes_us_alone || !self.echo)
+            && !(facts.echoes_us_alone && self.states_something())
+            && !(facts.signals.any_of(Signals::of(&[UsFirst])) && self.speaks_of_mailbox())
             && (self.who.is_empty() || facts.provider.is_some_and(|provider| self.who.contains(&provider)))
     }
 }
@@ -184,6 +206,9 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new("cannot-verify-252", Temporary, Recipient, "R").code(Of(&[252])),
     // Providers' own codes and texts, which mean something else than their words or their registry entry.
     Rule::new("all-recipients-denied", Policy, Us, "F").code(Permanent).says(&[AllRecipients]).said_to_all(),
+    Rule::new("provider-unknown", NotFound, Recipient, "S")
+        .code(PermanentBut(ABOUT_COMMANDS))
+        .says(&[ProviderUnknown]),
     Rule::new("edge-blocking-5.4.1", NotFound, Recipient, "S Z")
         .code(Permanent)
         .status(&[(4, 1, 1)])
@@ -228,7 +253,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new("greylisted", Greylisted, Recipient, "W").at(At::Any).says(&[Greylist]),
     Rule::new("restricted", ExistsRestricted, Recipient, "S W")
         .says(&[Restricted])
-        .unless(&[Listed, Uncertain, Relaying, TooMuch]),
+        .unless(&[Listed, Relaying, TooMuch]),
     Rule::new("sender-refused", Policy, Sender, "S W").at(At::Any).says(&[SenderRefused]).said_to_all(),
     Rule::new("mailbox-rate", ExistsThrottled, Recipient, "S F")
         .says(&[MailboxRate])
@@ -253,11 +278,37 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new("full", Full, Recipient, "S F W")
         .code(PermanentBut(ABOUT_COMMANDS))
         .says(&[FullMailbox])
-        .unless(&[Uncertain, OurName, SenderWord]),
+        .unless(&[Uncertain, OurName]),
     Rule::new("full-for-now", Full, Recipient, "S F W")
         .code(Transient)
         .says(&[FullMailbox])
-        .unless(&[Uncertain, OurName, SenderWord]),
+        .unless(&[Uncertain, OurName]),
+    // A text that does not say what is full: the code does.
+    Rule::new("full-552", Full, Recipient, "R").code(Of(&[552])).says(&[Fullness]).unless(&[
+        Uncertain,
+        OurName,
+        SenderWord,
+        UsNamed,
+        Conduct,
+        Denied,
+        ServerDisk,
+        ServerNamed,
+        Foreign,
+    ]),
+    Rule::new("full-word", Full, Recipient, "S R")
+        .status(&[(1, 1, 1), (2, 0, ALL)])
+        .says(&[Fullness])
+        .unless(&[
+            Uncertain,
+            OurName,
+            SenderWord,
+            UsNamed,
+            Conduct,
+            Denied,
+            ServerDisk,
+            ServerNamed,
+            Foreign,
+        ]),
     Rule::new("too-many-unknown", Policy, Us, "Z").at(At::Any).says(&[TooManyBad]).said_to_all(),
     Rule::new("session-limit", Throttled, Session, "S W").at(At::Any).says(&[SessionLimit]),
     Rule::new("too-many-recipients-status", Throttled, Session, "R").at(At::Any).status(&[(5, 3, 3)]),
@@ -274,9 +325,16 @@ pub(super) const RULES: &[Rule] = &[
         .says(&[ServerDisk])
         .unless(&[NoMailbox, DisabledMailbox]),
     Rule::new("no-space", Temporary, Host, "R W").at(At::Any).status(&[(3, 0, ALL)]).says(&[NoSpace]),
-    Rule::new("full-status", Full, Recipient, "R")
-        .status(&[(2, 2, 2)])
-        .unless(&[Uncertain, SenderWord, Conduct, Denied]),
+    Rule::new("full-status", Full, Recipient, "R").status(&[(2, 2, 2)]).unless(&[
+        Uncertain,
+        SenderWord,
+        UsNamed,
+        OurName,
+        Conduct,
+        Denied,
+        Foreign,
+        ServerNamed,
+    ]),
     // Protocol.
     Rule::new("protocol", Unclear, Session, "R")
         .at(At::Any)
@@ -297,26 +355,35 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new("disabled", Disabled, Recipient, "S F W")
         .code(PermanentBut(ABOUT_COMMANDS))
         .says(&[DisabledMailbox])
-        .unless(&[SenderWord, Uncertain]),
+        .unless(&[OurName, Uncertain]),
     Rule::new("disabled-for-now", Temporary, Recipient, "W").code(Transient).says(&[DisabledMailbox]),
     // What is about the domain.
     Rule::new("mail-sender", Policy, Sender, "W")
         .at(At::Mail)
-        .says(&[SenderWord, NoMailbox, NoDomain, NotServed]),
+        .says(&[SenderWord, NoMailbox, NoDomain, SomeDomain, SomeHost, NotServed]),
     Rule::new("no-mail-service-here", DomainDead, Host, "R")
         .at(At::Early)
         .code(Of(&[521, 554, 556]))
-        .says(&[NoDomain])
+        .says(&[NoDomain, SomeHost])
         .unless(&[Conduct, Denied]),
     Rule::new("host-takes-no-mail", DomainDead, Host, "R").at(At::Early).code(Of(&[521, 556])),
     Rule::new("domain-dead", DomainDead, Site, "S W")
         .says(&[NoDomain])
-        .unless(&[SenderWord, Conduct, Uncertain]),
-    Rule::new("not-served", Relay, Host, "S W").says(&[NotServed]).unless(&[SenderWord, Conduct]),
+        .unless(&[SenderWord, Conduct, Uncertain, NotServed]),
+    // A host or a domain without a name is the recipient's where the code says so.
+    Rule::new("domain-word", DomainDead, Site, "S R")
+        .status(&[(1, 2, 2), (4, 4, 4)])
+        .says(&[SomeDomain, SomeHost])
+        .unless(&[SenderWord, Conduct, Uncertain, Foreign]),
+    Rule::new("not-served", Relay, Host, "S W").says(&[NotServed, SomeDomain]).unless(&[SenderWord, Conduct]),
     // Content, conduct, and what may be one thing or the other.
     Rule::new("conduct", Policy, Us, "S F Z W").at(At::Any).says(&[Conduct]),
-    Rule::new("sender-word", Policy, Sender, "W").at(At::Any).code(Permanent).says(&[SenderWord]),
-    Rule::new("uncertain-5.1.1", NotFound, Recipient, "S")
+    Rule::new("sender-word", Policy, Sender, "W").at(At::Any).code(Permanent).says(&[SenderWord]).unless(&[
+        NoMailbox,
+        DisabledMailbox,
+        FullMailbox,
+    ]),
+    Rule::new("perhaps-unknown-5.1.1", NotFound, Recipient, "S")
         .code(PermanentBut(ABOUT_COMMANDS))
         .status(&[(1, 1, 1)])
         .says(&[NoMailbox])
@@ -339,8 +406,18 @@ pub(super) const RULES: &[Rule] = &[
         .code(PermanentBut(ABOUT_COMMANDS))
         .status(&[(1, 0, ALL), (2, 0, ALL)])
         .says(&[DisabledBare]),
+    Rule::new("echo-of-us", Policy, Us, "W").code(Permanent).with_echo_of_us().said_to_all(),
+    Rule::new("about-us", Policy, Us, "W").code(Permanent).says(&[UsFirst]),
     Rule::new("denied", Policy, Us, "W").at(At::Any).code(Permanent).says(&[Denied]),
-    // Permanent, by the enhanced code.
+    // Permanent, by the enhanced code. Words that nobody knows may say something else than the code.
+    Rule::new("uncertain-5.1.1", Unclear, Recipient, "W")
+        .code(PermanentBut(ABOUT_COMMANDS))
+        .status(&[(1, 1, 1)])
+        .says(&[Foreign, UsNamed, ServerNamed, MailOnly]),
+    Rule::new("uncertain-status", Unclear, Recipient, "W")
+        .code(PermanentBut(ABOUT_COMMANDS))
+        .status(&[(1, 0, 6), (1, 10, 10), (2, 0, ALL), (4, 4, 4), (7, 13, 13)])
+        .says(&[Foreign, UsNamed, MailOnly]),
     Rule::new("status-temporarily", Temporary, Recipient, "W")
         .code(Permanent)
         .status(&[(1, 0, ALL), (2, 0, ALL)])
@@ -373,7 +450,8 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new("rejected-address-status", NotFound, Recipient, "S")
         .code(Of(&[550, 551, 553, 554]))
         .status(&[(1, 0, 0), (1, 4, 4), (2, 0, 0)])
-        .says(&[Rejected, Unavailable]),
+        .says(&[Rejected, Unavailable])
+        .unless(&[UsNamed, ServerNamed, Foreign, DisabledBare]),
     Rule::new("retry-soon", Greylisted, Recipient, "W").code(Of(&[450, 451, 452])).says(&[RetrySoon]),
     Rule::new("policy-status", Policy, Us, "R").at(At::Any).status(&[(7, 0, ALL)]),
     Rule::new("unavailable", NotFound, Recipient, "S F R")

@@ -4,8 +4,12 @@
 //! refusal, and a mailbox called `greylist` or a domain called `blocked.example` must not decide it. So echoes
 //! go first, and then what varies without a difference in meaning: case, line breaks, punctuation, accents,
 //! articles, the forms of "not" and the many words for a mailbox, which all become [`MAILBOX`].
-//! Links and host names are kept apart, because some name a blocklist.
+//! Links and host names are kept apart, because some name a blocklist. Where an echo stood and who it names is kept as
+//! a [`Mark`]: an echo of us says that we are spoken of.
 
+use super::echo::{Echo, Parties};
+use super::lexicon::spelled_out;
+use super::translate::{WordMap, exact, is_unspaced, meaning, run_meaning};
 use crate::limits::{ADDRESS_BYTES_MAX, LOCAL_PART_BYTES_MAX};
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -26,19 +30,39 @@ pub(super) struct Words {
     apart: bool,
     /// Host names and links, lower case, parted by spaces.
     pub(super) links: String,
+    /// Echoes of a party, in the order of the text.
+    pub(super) marks: Vec<Mark>,
+    /// Before these words a comma or a colon stands.
+    pub(super) breaks: Vec<u32>,
+}
+
+/// An echo in a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mark {
+    /// The word that it stands before.
+    pub(super) at: u32,
+    /// Who is named.
+    pub(super) echo: Echo,
 }
 
 impl Words {
-    /// Boils `text` down. `mx` is the host that answered; its own name in the text is an echo.
-    pub(super) fn of(text: &str, mx: &str) -> Words {
+    /// Boils `text` down. The name of the host that answered is an echo, and so is what names a party.
+    pub(super) fn of(text: &str, parties: &Parties<'_>) -> Words {
         let mut clean = fold(text);
-        blank_echoes(&mut clean);
+        blank_echoes(&mut clean, parties);
         let clean = String::from_utf8_lossy(&clean);
         let mut words = Words::default();
+        let mut after_relay = false;
         for chunk in clean.split_ascii_whitespace() {
-            words.push_chunk(chunk, mx);
+            words.push_chunk(chunk, parties, after_relay);
+            after_relay = chunk.trim_end_matches([':', '=']) == "relay";
         }
         words
+    }
+
+    fn mark(&mut self, echo: Echo) {
+        let after_gap = u32::from(self.apart && !self.ends.is_empty());
+        self.marks.push(Mark { at: self.ends.len() as u32 + after_gap, echo });
     }
 
     /// How many words there are.
@@ -53,32 +77,56 @@ impl Words {
         &self.text[start as usize..end as usize]
     }
 
-    fn push_chunk(&mut self, chunk: &str, mx: &str) {
+    fn push_chunk(&mut self, chunk: &str, parties: &Parties<'_>, after_relay: bool) {
         let bare = chunk.trim_start_matches(|c: char| !c.is_alphanumeric());
         if ["http:", "https:", "www.", "mailto:"].iter().any(|scheme| bare.starts_with(scheme)) {
             self.push_link(bare);
             return;
+        }
+        // Sendmail names the relay that it got us from behind whatever it says.
+        if bare.starts_with("relay=") {
+            return;
+        }
+        let relay = chunk.starts_with('[') && after_relay;
+        if !relay && parties.is_source_v6(chunk) {
+            return self.mark(Echo::Us);
         }
         for piece in chunk.split_inclusive(|c: char| !is_word_char(c)) {
             let (piece, mark) = match piece.chars().next_back() {
                 Some(mark) if !is_word_char(mark) => (&piece[..piece.len() - mark.len_utf8()], mark),
                 _ => (piece, ' '),
             };
-            self.push_piece(piece.trim_matches(['.', '-', '_']), mx);
-            // What stands in brackets may be an echo; empty ones part nothing.
-            self.apart = match mark {
-                '(' | ';' | '!' | '?' => true,
-                ')' => false,
-                _ => self.apart || piece.ends_with('.'),
-            };
+            self.push_piece(piece.trim_matches(['.', '-', '_']), parties, relay);
+            self.push_punctuation(piece, mark);
         }
     }
 
-    fn push_piece(&mut self, piece: &str, mx: &str) {
+    fn push_punctuation(&mut self, piece: &str, mark: char) {
+        if let Some(echo) = Echo::of_char(mark) {
+            return self.mark(echo);
+        }
+        // What stands in brackets may be an echo; empty ones part nothing.
+        self.apart = match mark {
+            '(' | ';' | '!' | '?' | '\u{3002}' | '\u{ff01}' => true,
+            ')' => false,
+            _ => self.apart || piece.ends_with('.'),
+        };
+        if matches!(mark, ',' | ':' | '\u{ff0c}' | '\u{3001}' | '\u{ff1a}') {
+            self.breaks.push(self.ends.len() as u32);
+        }
+    }
+
+    fn push_piece(&mut self, piece: &str, parties: &Parties<'_>, relay: bool) {
         if piece.contains('.') && piece.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+            if !relay && parties.is_source_v4(piece) {
+                self.mark(Echo::Us);
+            }
             return;
         }
-        if is_host(piece, mx) {
+        if is_host(piece, parties.mx) {
+            if let Some(echo) = parties.of_host(piece).filter(|_| !relay) {
+                self.mark(echo);
+            }
             return self.push_link(piece);
         }
         for word in piece.split(['.', '-', '_']) {
@@ -86,36 +134,56 @@ impl Words {
         }
     }
 
+    fn ends_with(&self, word: &str) -> bool {
+        self.len().checked_sub(1).is_some_and(|last| self.word(last) == word)
+    }
+
     fn push_link(&mut self, link: &str) {
         self.links.push(' ');
         self.links.push_str(link);
     }
 
-    /// Pushes a word as it is spelled: accents go, and scripts without spaces give a word a character.
+    /// Pushes a word as it is spelled: accents go, and scripts without spaces are cut into the forms that are known.
     fn push_spelled(&mut self, word: &str) {
         if word.is_ascii() {
             self.push(word);
             return;
         }
-        let mut plain = String::with_capacity(word.len());
-        for c in word.chars() {
-            match c {
-                '\u{300}'..='\u{36f}' | '\u{fffd}' => {}
-                '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7a3}' | '\u{f900}'..='\u{faff}' => {
-                    self.push(&std::mem::take(&mut plain));
-                    self.push(c.encode_utf8(&mut [0; 4]));
-                }
-                c => match without_accent(c) {
-                    "" => plain.push(c),
-                    base => plain.push_str(base),
-                },
+        let mut rest = word;
+        while let Some(first) = rest.chars().next() {
+            if is_unspaced(first) {
+                let (bytes, meaning) =
+                    run_meaning(rest).unwrap_or((first.len_utf8(), &rest[..first.len_utf8()]));
+                meaning.split_ascii_whitespace().for_each(|word| self.push_canonical(word));
+                rest = &rest[bytes..];
+                continue;
             }
+            let end = rest.find(is_unspaced).unwrap_or(rest.len());
+            // A few words are told apart by their accents alone.
+            match meaning(&rest[..end]) {
+                Some(meaning) => meaning.split_ascii_whitespace().for_each(|word| self.push_canonical(word)),
+                None => self.push(&without_accents(&rest[..end])),
+            }
+            rest = &rest[end..];
         }
-        self.push(&plain);
     }
 
+    /// Pushes a word of any language that is known.
     fn push(&mut self, spelled: &str) {
-        let Some(word) = canonical(spelled) else { return };
+        match VOCABULARY.get(spelled).copied().or_else(|| meaning(spelled)) {
+            Some(meaning) => meaning.split_ascii_whitespace().for_each(|word| self.push_canonical(word)),
+            None => self.push_canonical(spelled),
+        }
+    }
+
+    /// Pushes a canonical word, joined with those before it where they are one thing.
+    fn push_canonical(&mut self, word: &str) {
+        if self.ends_with("yours") {
+            self.pop();
+            if ONLY_OURS.contains(&word) {
+                self.append("your");
+            }
+        }
         let previous = match self.len() {
             count if count > 0 && !self.apart => self.word(count - 1),
             _ => "",
@@ -123,23 +191,36 @@ impl Words {
         let joined = match (previous, word) {
             ("e", "mail") => "email",
             ("mail", "box" | "boxes") => MAILBOX,
-            ("black", "list" | "lists" | "listed") => "blacklist",
+            ("black", "list" | "lists" | "listed") | ("list", "black") => "blacklist",
             ("block", "list" | "lists" | "listed") => "blocklist",
-            ("grey" | "gray", "list" | "lists" | "listed" | "listing") => "greylist",
+            ("grey" | "gray", "list" | "lists" | "listed" | "listing") | ("list", "grey") => "greylist",
             ("over", "quota") => "overquota",
             ("doesn" | "isn" | "couldn" | "don" | "didn" | "wasn" | "hasn" | "can", "t") => "not",
             // A network address, and what is the sender's, is not the mailbox that was asked about.
             (before, MAILBOX) if NOT_A_MAILBOX_AFTER.contains(&before) => {
                 return;
             }
+            (MAILBOX, "ip" | "sender") => word,
+            ("of", "ip" | "sender") if self.len() > 1 && self.word(self.len() - 2) == MAILBOX => {
+                self.pop();
+                word
+            }
             ("email" | "mail" | MAILBOX, MAILBOX) => {
                 self.pop();
-                return self.push(MAILBOX);
+                return self.push_canonical(MAILBOX);
             }
             _ => return self.append(word),
         };
         self.pop();
-        self.push(joined);
+        self.push_canonical_again(joined);
+    }
+
+    /// A joined word may join again: the mailbox of a sender is the sender.
+    fn push_canonical_again(&mut self, word: &str) {
+        match word {
+            MAILBOX => self.push_canonical(word),
+            _ => self.append(word),
+        }
     }
 
     fn append(&mut self, word: &str) {
@@ -156,8 +237,14 @@ impl Words {
     }
 }
 
+/// What nobody but us can have where a server speaks of an owner: "votre serveur" is ours, "sa quota" may be anyone's.
+const ONLY_OURS: [&str; 14] = [
+    MAILBOX, "domain", "ip", "host", "hostname", "server", "network", "name", "computer", "client", "system",
+    "message", "mail", "sender",
+];
+
 /// After these words "address" (or "account" and the like) is not the mailbox that was asked about.
-const NOT_A_MAILBOX_AFTER: [&str; 19] = [
+const NOT_A_MAILBOX_AFTER: [&str; 18] = [
     "ip",
     "ipv4",
     "ipv6",
@@ -176,7 +263,6 @@ const NOT_A_MAILBOX_AFTER: [&str; 19] = [
     "bounce",
     "your",
     "network",
-    "domain",
 ];
 
 /// Words that say nothing here.
@@ -229,7 +315,7 @@ const NEGATIONS: [&str; 18] = [
 ];
 
 /// Words for a mailbox: whatever differs between them, a refusal of one is a refusal of the recipient.
-const MAILBOX_WORDS: [&str; 58] = [
+const MAILBOX_WORDS: [&str; 34] = [
     "mailbox",
     "mailboxes",
     "mbox",
@@ -262,36 +348,12 @@ const MAILBOX_WORDS: [&str; 58] = [
     "emailaddress",
     "mailaccount",
     "mailaddress",
-    "mailadresse",
-    "benutzer",
-    "empfanger",
-    "empfaenger",
-    "postfach",
-    "mailpostfach",
-    "konto",
-    "adresse",
-    "adresses",
-    "destinataire",
-    "destinataires",
-    "boite",
     "bal",
-    "utilisateur",
-    "compte",
-    "usuario",
-    "destinatario",
-    "destinatarios",
-    "buzon",
-    "cuenta",
-    "direccion",
-    "conta",
-    "endereco",
-    "utente",
-    "casella",
-    "indirizzo",
+    "mailadresse",
 ];
 
 /// Words whose canonical form is another word, or none.
-static CANONICAL: LazyLock<HashMap<&'static str, Option<&'static str>>> = LazyLock::new(|| {
+pub(super) static CANONICAL: LazyLock<HashMap<&'static str, Option<&'static str>>> = LazyLock::new(|| {
     let stop = STOP_WORDS.map(|word| (word, None));
     let not = NEGATIONS.map(|word| (word, Some("not")));
     let mailbox = MAILBOX_WORDS.map(|word| (word, Some(MAILBOX)));
@@ -299,11 +361,19 @@ static CANONICAL: LazyLock<HashMap<&'static str, Option<&'static str>>> = LazyLo
     stop.into_iter().chain(not).chain(mailbox).chain(others).chain([("", None)]).collect()
 });
 
+/// Every word that is known whole, with the canonical words that it stands for: what English spells otherwise comes
+/// before what the phrases spell out, and that before words of other languages.
+static VOCABULARY: LazyLock<WordMap<&'static str>> = LazyLock::new(|| {
+    let spelled = CANONICAL.iter().map(|(word, canonical)| (*word, canonical.unwrap_or_default()));
+    exact().chain(spelled_out().map(|word| (word, word))).chain(spelled).collect()
+});
+
 /// Other spellings and forms.
-const OTHER_FORMS: [(&[&str], &str); 5] = [
+const OTHER_FORMS: [(&[&str], &str); 6] = [
     (&["unknow", "unkown", "unknwon", "uknown", "unknowned"], "unknown"),
     (&["graylist", "graylisted", "graylisting", "greylisted", "greylisting", "greylists"], "greylist"),
     (&["senders"], "sender"),
+    (&["emailing"], "mail"),
     (&["mails", "emails"], "mail"),
     (&["messages"], "message"),
 ];
@@ -317,17 +387,26 @@ fn is_word_char(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | '\u{fffd}')
 }
 
-/// Lower case, line ends as spaces, and no apostrophes inside words.
+/// Lower case, line ends as spaces. An apostrophe goes inside an English word and parts two of other languages.
 fn fold(text: &str) -> Vec<u8> {
     let mut folded = String::with_capacity(text.len());
-    let mut chars = text.chars().peekable();
-    let mut after_letter = false;
-    while let Some(c) = chars.next() {
-        let inside = after_letter && chars.peek().is_some_and(|next| next.is_alphabetic());
+    let (mut after_letter, mut after_unspaced) = (false, false);
+    for (at, c) in text.char_indices() {
+        // "域名example.com不存在": no space parts an address or a host from what stands around it.
+        if !folded.is_empty() && is_unspaced(c) != after_unspaced {
+            folded.push(' ');
+        }
+        after_unspaced = is_unspaced(c);
         match c {
             // A server that writes Windows-1252 sends its apostrophe as a byte that is no UTF-8.
-            '\'' | '\u{2019}' | '\u{2018}' | '`' | '\u{b4}' | '\u{fffd}' if inside => continue,
-            c if c.is_whitespace() => folded.push(' '),
+            '\'' | '\u{2019}' | '\u{2018}' | '`' | '\u{b4}' | '\u{fffd}' if after_letter => {
+                match ending(&text[at + c.len_utf8()..]) {
+                    Ending::None => folded.push(c),
+                    Ending::English => {}
+                    Ending::Word => folded.push(' '),
+                }
+            }
+            c if c.is_whitespace() || c.is_control() => folded.push(' '),
             c if c.is_ascii() => folded.push(c.to_ascii_lowercase()),
             c => folded.extend(c.to_lowercase()),
         }
@@ -336,17 +415,40 @@ fn fold(text: &str) -> Vec<u8> {
     folded.into_bytes()
 }
 
+/// What follows an apostrophe.
+enum Ending {
+    /// No letter.
+    None,
+    /// The end of an English word: "doesn't", "user's".
+    English,
+    /// A word of its own: "l'adresse".
+    Word,
+}
+
+fn ending(rest: &str) -> Ending {
+    let end = rest.find(|c: char| !c.is_alphabetic()).unwrap_or(rest.len());
+    let english = ["t", "s", "re", "ve", "ll", "d", "m"];
+    match &rest[..end] {
+        "" => Ending::None,
+        letters if english.iter().any(|known| letters.eq_ignore_ascii_case(known)) => Ending::English,
+        _ => Ending::Word,
+    }
+}
+
 /// Overwrites addresses, and tokens in angle brackets or quotes, with spaces.
-fn blank_echoes(text: &mut [u8]) {
+fn blank_echoes(text: &mut [u8], parties: &Parties<'_>) {
     let mut at = 0;
     while let Some(sign) = memchr::memchr(b'@', &text[at..]).map(|found| at + found) {
         let start = local_part_start(text, sign);
         let domain = text[sign + 1..].iter().take_while(|byte| is_domain_byte(**byte)).count();
-        text[start..sign + 1 + domain].fill(b' ');
-        at = sign + 1 + domain;
+        let end = sign + 1 + domain;
+        let echo = parties.of_address(&text[start..end]);
+        text[start..end].fill(b' ');
+        text[start] = echo.char();
+        at = end;
     }
     for (open, close) in [(b'<', b'>'), (b'"', b'"'), (b'\'', b'\'')] {
-        blank_tokens(text, open, close);
+        blank_tokens(text, open, close, parties);
     }
 }
 
@@ -369,15 +471,19 @@ fn is_domain_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b".-[".contains(&byte) || !byte.is_ascii()
 }
 
-/// Blanks every `open token close` that holds no space.
-fn blank_tokens(text: &mut [u8], open: u8, close: u8) {
+/// Blanks every `open token close` that holds no space. A host or an address of a party leaves its mark.
+fn blank_tokens(text: &mut [u8], open: u8, close: u8, parties: &Parties<'_>) {
     let mut at = 0;
     while let Some(start) = memchr::memchr(open, &text[at..]).map(|found| at + found) {
         let rest = text[start + 1..].iter().take(ADDRESS_BYTES_MAX);
         let token = rest.take_while(|byte| ![open, close, b' '].contains(byte)).count();
         let end = start + 1 + token;
         if text.get(end) == Some(&close) {
+            let echo = parties.of_token(&text[start + 1..end]);
             text[start..=end].fill(b' ');
+            if let Some(echo) = echo {
+                text[start] = echo.char();
+            }
         }
         at = start + 1;
     }
@@ -402,18 +508,39 @@ fn shares_domain(piece: &str, mx: &str) -> bool {
     parent.contains('.') && tail.is_some_and(|tail| tail.eq_ignore_ascii_case(parent))
 }
 
+/// The word without accents and marks.
+fn without_accents(word: &str) -> String {
+    let mut plain = String::with_capacity(word.len());
+    for c in word.chars() {
+        match c {
+            '\u{300}'..='\u{36f}' | '\u{fffd}' => {}
+            c => match without_accent(c) {
+                "" => plain.push(c),
+                base => plain.push_str(base),
+            },
+        }
+    }
+    plain
+}
+
 /// The letter without its accent; empty when it has none.
 fn without_accent(c: char) -> &'static str {
     match c {
         'à'..='å' | 'ā' | 'ă' | 'ą' => "a",
+        'æ' => "ae",
+        'œ' => "oe",
         'ç' | 'ć' | 'č' => "c",
+        'ď' | 'đ' => "d",
+        'ğ' => "g",
+        'ё' => "е",
         'è'..='ë' | 'ē' | 'ę' | 'ě' => "e",
         'ì'..='ï' | 'ī' | 'ı' => "i",
         'ł' => "l",
         'ñ' | 'ń' | 'ň' => "n",
         'ò'..='ö' | 'ø' | 'ő' => "o",
         'ř' => "r",
-        'ś' | 'š' | 'ş' => "s",
+        'ś' | 'š' | 'ş' | 'ș' => "s",
+        'ť' | 'ț' => "t",
         'ß' => "ss",
         'ù'..='ü' | 'ů' | 'ű' => "u",
         'ý' | 'ÿ' => "y",
@@ -424,10 +551,11 @@ fn without_accent(c: char) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use super::super::classify::Us;
     use super::*;
 
     fn check(text: &str, words: &str, links: &str) {
-        let found = Words::of(text, "mx1.corp.test");
+        let found = Words::of(text, &Parties::new("mx1.corp.test", None, Us::default()));
         let joined: Vec<&str> = (0..found.len()).map(|index| found.word(index)).collect();
         assert_eq!(joined.join(" "), words, "{text:?}");
         assert_eq!(found.links.trim(), links, "{text:?}");
@@ -462,7 +590,10 @@ mod tests {
         check("IP address unknown", "ip unknown", "");
         check("Mail box is full", "mailbox full", "");
         check("Grey listed, come back", "greylist come back", "");
-        check("Empfänger unbekannt", "mailbox unbekannt", "");
-        check("用户不存在", "用 户 不 存 在", "");
+        check("Empfänger unbekannt", "mailbox unknown", "");
+        check("L'adresse n'existe pas", "mailbox exist not", "");
+        check("Ihre Domain, votre serveur, sa quota", "your domain your server quota", "");
+        check("adres nadawcy; l'adresse de l'expéditeur", "sender | sender", "");
+        check("用户不存在", "mailbox not exist", "");
     }
 }

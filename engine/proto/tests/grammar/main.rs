@@ -18,14 +18,12 @@ const REPLIES: usize = 20_000;
 const HELD_OUT: usize = 5_000;
 
 /// Shares of right replies, in hundredths of a percent, below which the test fails.
-const RIGHT_MIN: usize = 6_800;
+const RIGHT_MIN: usize = 9_850;
 /// Most replies that may end definite and wrong: of all, and of those held out.
-const WRONG_MAX: (usize, usize) = (2_000, 500);
+const WRONG_MAX: (usize, usize) = (0, 0);
 
 /// Replies in words that the lexicon does not have.
 const UNHEARD: usize = 500;
-/// Most of these that may end definite and wrong.
-const UNHEARD_WRONG_MAX: usize = 76;
 
 macro_rules! languages {
     ($folder:literal: $($name:literal)*) => {
@@ -91,10 +89,10 @@ impl Score {
 }
 
 /// The score of all, and of each language and truth.
-fn score(made: &[Made]) -> (Score, BTreeMap<String, Score>) {
+fn score(made: &[Made], told: bool) -> (Score, BTreeMap<String, Score>) {
     let (mut sum, mut parts) = (Score::default(), BTreeMap::<String, Score>::new());
     for one in made {
-        let (found, code) = (one.classified(), one.reply.code());
+        let (found, code) = (one.classified(told), one.reply.code());
         let right = one.truth.is_told_by(&found, code);
         let wrong = one.truth.is_contradicted_by(&found, code);
         sum.add(right, wrong);
@@ -110,10 +108,10 @@ fn score(made: &[Made]) -> (Score, BTreeMap<String, Score>) {
 fn show(made: &[Made]) {
     let most = std::env::var("GRAMMAR_SHOW").ok().and_then(|most| most.parse().ok()).unwrap_or(0);
     let only = std::env::var("GRAMMAR_ONLY").unwrap_or_default();
-    let missed = |one: &&Made| !one.truth.is_told_by(&one.classified(), one.reply.code());
+    let missed = |one: &&Made| !one.truth.is_told_by(&one.classified(true), one.reply.code());
     let step = |one: &&Made| only.is_empty() || one.language == only || format!("{:?}", one.truth) == only;
     for one in made.iter().filter(step).filter(missed).take(most) {
-        let found = one.classified();
+        let found = one.classified(true);
         let mark = if one.truth.is_contradicted_by(&found, one.reply.code()) { "WRONG" } else { "missed" };
         let (language, truth, code, text) = (one.language, one.truth, one.reply.code(), one.reply.text());
         println!("{mark} {language} {truth:?}, {} by {}: {code} {text:?}", found.class.as_str(), found.rule);
@@ -124,7 +122,7 @@ fn show(made: &[Made]) {
 #[expect(clippy::print_stdout, reason = "for a person at a terminal")]
 fn show_rules_of_wrong_ones(made: &[Made]) {
     for one in made {
-        let (found, code) = (one.classified(), one.reply.code());
+        let (found, code) = (one.classified(true), one.reply.code());
         if one.truth.is_contradicted_by(&found, code) {
             println!("wrong by {}: {code} {}, {:?}", found.rule, one.language, one.truth);
         }
@@ -140,34 +138,49 @@ fn replies_by_grammar_are_told() {
     show(&known_made);
     show_rules_of_wrong_ones(&held_made);
     println!("{} combinations, {} of them held out", known.len() + held_out.len(), held_out.len());
-    let (of_known, known_parts) = score(&known_made);
-    let (of_held, held_parts) = score(&held_made);
-    println!("{:>12} {:>8} {:>7} {:>6} {:>7} {:>6}", "", "replies", "right", "wrong", "held", "wrong");
-    let line = |name: &str, known: Score, held: Score| {
-        let percent = |score: Score| score.share() as f64 / 100.0;
+    for told in [true, false] {
+        let (of_known, known_parts) = score(&known_made, told);
+        let (of_held, held_parts) = score(&held_made, told);
         println!(
-            "{name:>12} {:>8} {:>7.2} {:>6} {:>7.2} {:>6}",
-            known.all + held.all,
-            percent(known),
-            known.wrong,
-            percent(held),
-            held.wrong
+            "{:>12} {:>8} {:>7} {:>6} {:>7} {:>6}",
+            if told { "told" } else { "not told" },
+            "replies",
+            "right",
+            "wrong",
+            "held",
+            "wrong"
         );
-    };
-    for (name, part) in &known_parts {
-        line(name, *part, held_parts.get(name).copied().unwrap_or_default());
+        let line = |name: &str, known: Score, held: Score| {
+            let percent = |score: Score| score.share() as f64 / 100.0;
+            println!(
+                "{name:>12} {:>8} {:>7.2} {:>6} {:>7.2} {:>6}",
+                known.all + held.all,
+                percent(known),
+                known.wrong,
+                percent(held),
+                held.wrong
+            );
+        };
+        for (name, part) in &known_parts {
+            line(name, *part, held_parts.get(name).copied().unwrap_or_default());
+        }
+        line("all", of_known, of_held);
+        if told {
+            let all = Score {
+                all: REPLIES,
+                right: of_known.right + of_held.right,
+                wrong: of_known.wrong + of_held.wrong,
+            };
+            assert!(all.share() >= RIGHT_MIN, "{} of {REPLIES} right", all.right);
+            assert!(of_held.share() >= RIGHT_MIN, "{} of {HELD_OUT} held out right", of_held.right);
+            assert!(
+                all.wrong <= WRONG_MAX.0 && of_held.wrong <= WRONG_MAX.1,
+                "{} definite and wrong, {} of the held out",
+                all.wrong,
+                of_held.wrong
+            );
+        }
     }
-    line("all", of_known, of_held);
-    let all =
-        Score { all: REPLIES, right: of_known.right + of_held.right, wrong: of_known.wrong + of_held.wrong };
-    assert!(all.share() >= RIGHT_MIN, "{} of {REPLIES} right", all.right);
-    assert!(of_held.share() >= RIGHT_MIN, "{} of {HELD_OUT} held out right", of_held.right);
-    assert!(
-        all.wrong <= WRONG_MAX.0 && of_held.wrong <= WRONG_MAX.1,
-        "{} definite and wrong, {} of the held out",
-        all.wrong,
-        of_held.wrong
-    );
 }
 
 /// The second set: what is said of the subjects is said in words that no phrase and no dictionary has.
@@ -189,23 +202,24 @@ fn words_that_nobody_wrote_down_end_in_nothing_definite_and_wrong() {
     let all: Vec<Combination> =
         files.into_iter().flat_map(|(language, text)| combinations(language, text)).collect();
     let made = draw(&all, UNHEARD, seed());
-    let (sum, parts) = score(&made);
+    let (sum, parts) = score(&made, true);
     println!("unheard words: {} right, {} definite and wrong of {}", sum.right, sum.wrong, sum.all);
     let wrong: Vec<String> = made
         .iter()
-        .map(|one| (one, one.classified()))
+        .map(|one| (one, one.classified(true)))
         .filter(|(one, found)| one.truth.is_contradicted_by(found, one.reply.code()))
         .map(|(one, found)| {
             format!("{:?} by {}: {} {:?}", one.truth, found.rule, one.reply.code(), one.reply.text())
         })
         .collect();
-    assert!(wrong.len() <= UNHEARD_WRONG_MAX, "{}\n{}", wrong.len(), wrong.join("\n"));
+    assert!(wrong.is_empty(), "{}\n{}", wrong.len(), wrong.join("\n"));
     assert!(parts.len() >= 15, "{} languages and truths", parts.len());
 }
 
-/// Every word of data/phrases.txt.
+/// Every word of data/phrases.txt and every form of data/words.txt. Beginnings stand for themselves.
 fn known_words() -> HashSet<String> {
     let phrases = include_str!("../../data/phrases.txt").lines().filter(|line| !line.starts_with(['#', '[']));
-    let words = phrases.flat_map(|line| line.split(|c: char| !c.is_alphabetic()));
+    let forms = include_str!("../../data/words.txt").lines().filter(|line| !line.starts_with('#'));
+    let words = phrases.chain(forms).flat_map(|line| line.split(|c: char| !c.is_alphabetic()));
     words.map(str::to_lowercase).collect()
 }

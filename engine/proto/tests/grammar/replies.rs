@@ -3,7 +3,8 @@
 use crate::language::Combination;
 use crate::truth::{Codes, Truth, truth};
 use engine_proto::smtp::reply::{Reply, ReplyParser};
-use engine_proto::verdict::{Classification, ReplyView, Stage, classify};
+use engine_proto::verdict::{Classification, ReplyView, Stage, Us, classify};
+use std::net::IpAddr;
 
 /// A reply with what is true of it.
 pub struct Made {
@@ -11,6 +12,7 @@ pub struct Made {
     pub truth: Truth,
     pub reply: Reply,
     mx: &'static str,
+    names: &'static Names,
 }
 
 /// Who is asked about, and who asks.
@@ -95,13 +97,21 @@ pub fn make(combination: &Combination, draw: &mut Draw) -> Made {
     let sentence = case(draw.of::<String>(&combination.sentences), draw.below(4));
     let text = framed(frame, &sentence, codes, names);
     let reply = sent(codes.0, &text, draw.below(4), draw.below(8) == 0);
-    Made { language: combination.language, truth, reply, mx }
+    Made { language: combination.language, truth, reply, mx, names }
 }
 
 impl Made {
-    /// What the classifier makes of it.
-    pub fn classified(&self) -> Classification {
-        classify(&ReplyView { stage: Stage::Rcpt, mx: self.mx, reply: &self.reply })
+    /// What the classifier makes of it, with or without being told who asks about whom.
+    pub fn classified(&self, told: bool) -> Classification {
+        let source: IpAddr = self.names.source.parse().expect("an address");
+        let us = Us { reverse_path: self.names.reverse_path, ehlo: self.names.ehlo, source: Some(source) };
+        classify(&ReplyView {
+            stage: Stage::Rcpt,
+            mx: self.mx,
+            reply: &self.reply,
+            recipient: told.then_some(self.names.recipient),
+            us: if told { us } else { Us::default() },
+        })
     }
 }
 

@@ -67,7 +67,8 @@ pub fn of_error(code: ErrorCode) -> &'static str {
             "Mail servers cannot be asked just now; nothing was charged and a retry is safe."
         }
         ErrorCode::TemporarilyUnavailable => {
-            "The service is busy, starting or stopping; nothing was charged and a retry is safe."
+            "The service is busy, starting or stopping, or asks the recipient's mail server no more for now; nothing was \
+             charged, and a retry after `Retry-After` is safe."
         }
     }
 }

@@ -46,7 +46,8 @@ fn verify() -> Value {
         "tags": ["Verify"],
         "summary": "Verify one address",
         "description": "Costs 1 credit, unless the address is not valid, was checked by this account in the last 24 \
-            hours, `mode` is `fast` or the key is a test key. `mode` and `detail` may stand in the query or in the \
+            hours, `mode` is `fast` or the key is a test key; an answer of 503 costs nothing. An answer of the last 24 hours that \
+            later proves to be unfounded is asked for afresh, at the price of a new check. `mode` and `detail` may stand in the query or in the \
             body; where they stand in both they have to agree.",
         "parameters": [mode(), detail()],
         "requestBody": body::<VerifyBody>(examples::verify_requests()),
@@ -95,7 +96,8 @@ fn create_batch() -> Value {
         "tags": ["Batch"],
         "summary": "Start a batch",
         "description": "Costs 1 credit for each submitted address, charged at once. One address that is not valid \
-            rejects the whole batch, and nothing is charged.",
+            rejects the whole batch, and nothing is charged. Rows about which no mail server could be asked end as \
+            `unverifiable`, and their credits are given back.",
         "parameters": [key],
         "requestBody": body::<BatchBody>(examples::batch_requests()),
         "responses": responses("202", accepted, &answers::INVALID_BATCH, &refused),

@@ -1,6 +1,7 @@
 //! Batches on a clock that the test moves.
 
 use super::*;
+use api::Reason;
 
 const SECOND: u64 = 1_000;
 const WAIT: u64 = 1_200 * SECOND;
@@ -68,16 +69,19 @@ fn a_batch_is_asked_answered_and_forgotten() {
     load(&mut queue, batch(1, 1, 2), &["a", "b"]);
     let out = hand_out(&mut queue, BORN);
     assert_eq!(locals(&out), ["a", "b"]);
-    queue.found(out[1].0, Reason::CatchAll, None, BORN);
+    queue.found(out[1].0, Reason::CatchAll.into(), None, BORN);
     assert!(!queue.is_empty());
-    queue.known(out[0].0, RowOutcome::Reused(Reason::MailboxExists));
+    queue.known(out[0].0, RowOutcome::Reused(Reason::MailboxExists.into()));
     assert_eq!(
         answers(&mut queue),
-        [(1, RowOutcome::Verified(Reason::CatchAll)), (0, RowOutcome::Reused(Reason::MailboxExists))]
+        [
+            (1, RowOutcome::Verified(Reason::CatchAll.into())),
+            (0, RowOutcome::Reused(Reason::MailboxExists.into()))
+        ]
     );
     assert!(queue.is_empty() && queue.accounts.is_empty() && queue.twins.is_empty());
     assert_eq!((queue.loaded, queue.due()), (0, None));
-    queue.found(out[0].0, Reason::MailboxNotFound, None, BORN);
+    queue.found(out[0].0, Reason::MailboxNotFound.into(), None, BORN);
     assert!(answers(&mut queue).is_empty(), "an answer that comes twice finds nobody");
 }
 
@@ -87,13 +91,13 @@ fn equal_addresses_are_one_question() {
     load(&mut queue, batch(1, 1, 4), &["a", "b", "a", "a"]);
     let out = hand_out(&mut queue, BORN);
     assert_eq!(locals(&out), ["a", "b"]);
-    queue.found(out[0].0, Reason::MailboxExists, None, BORN);
+    queue.found(out[0].0, Reason::MailboxExists.into(), None, BORN);
     queue.known(out[1].0, RowOutcome::Repeated(Reason::CatchAll));
     let same = RowOutcome::Repeated(Reason::MailboxExists);
     assert_eq!(
         answers(&mut queue),
         [
-            (0, RowOutcome::Verified(Reason::MailboxExists)),
+            (0, RowOutcome::Verified(Reason::MailboxExists.into())),
             (2, same),
             (3, same),
             (1, RowOutcome::Repeated(Reason::CatchAll))
@@ -121,7 +125,7 @@ fn no_more_are_under_way_than_there_is_room_for() {
     assert_eq!(locals(&out), ["a", "b"]);
     queue.put_back(out[1].0);
     assert_eq!(locals(&hand_out(&mut queue, BORN)), ["b"], "what had no room is the next again");
-    queue.found(out[0].0, Reason::CatchAll, None, BORN);
+    queue.found(out[0].0, Reason::CatchAll.into(), None, BORN);
     assert_eq!(locals(&hand_out(&mut queue, BORN)), ["c"]);
 }
 
@@ -136,7 +140,7 @@ fn a_batch_is_taken_up_once() {
     queue.add(open);
     assert_eq!(queue.to_load(BORN), None);
     let ticket = hand_out(&mut queue, BORN)[0].0;
-    queue.found(ticket, Reason::CatchAll, None, BORN);
+    queue.found(ticket, Reason::CatchAll.into(), None, BORN);
     // Only now it is told of it: nothing is left to do.
     queue.add(open);
     assert_eq!(queue.to_load(BORN), Some(open));
@@ -170,13 +174,13 @@ fn greylisted_rows_are_asked_again_ever_later_and_a_last_time_at_the_deadline() 
     loop {
         let out = hand_out(&mut queue, now);
         asked.push((now - BORN) / SECOND);
-        queue.found(out[0].0, Reason::Unverifiable, after(100), now);
+        queue.found(out[0].0, Reason::Unverifiable.into(), after(100), now);
         let Some(due) = queue.due() else { break };
         assert!(hand_out(&mut queue, due - 1).is_empty());
         now = due;
     }
     assert_eq!(asked, [0, 100, 300, 700, 1200]);
-    assert_eq!(answers(&mut queue), [(0, RowOutcome::Verified(Reason::Unverifiable))]);
+    assert_eq!(answers(&mut queue), [(0, RowOutcome::Verified(Reason::Unverifiable.into()))]);
     assert!(queue.is_empty());
 }
 
@@ -189,7 +193,7 @@ fn who_wants_to_wait_too_long_is_unverifiable_at_once() {
         load(&mut queue, batch(1, 1, 1), &["a"]);
         let now = BORN + age * SECOND;
         let ticket = hand_out(&mut queue, now)[0].0;
-        queue.found(ticket, Reason::Unverifiable, after(wish), now);
+        queue.found(ticket, Reason::Unverifiable.into(), after(wish), now);
         assert_eq!(answers(&mut queue).is_empty(), waits, "{age} {wish}");
     }
 }
@@ -199,13 +203,13 @@ fn a_later_answer_counts() {
     let mut queue = queue(10);
     load(&mut queue, batch(1, 1, 2), &["a", "b"]);
     let out = hand_out(&mut queue, BORN);
-    queue.found(out[0].0, Reason::Unverifiable, after(60), BORN);
-    queue.found(out[1].0, Reason::CatchAll, None, BORN);
+    queue.found(out[0].0, Reason::Unverifiable.into(), after(60), BORN);
+    queue.found(out[1].0, Reason::CatchAll.into(), None, BORN);
     assert_eq!(answers(&mut queue).len(), 1);
     let now = BORN + 60 * SECOND;
     let ticket = hand_out(&mut queue, now)[0].0;
-    queue.found(ticket, Reason::MailboxExists, None, now);
-    assert_eq!(answers(&mut queue), [(0, RowOutcome::Verified(Reason::MailboxExists))]);
+    queue.found(ticket, Reason::MailboxExists.into(), None, now);
+    assert_eq!(answers(&mut queue), [(0, RowOutcome::Verified(Reason::MailboxExists.into()))]);
 }
 
 #[test]
@@ -228,16 +232,101 @@ fn an_outage_is_waited_out_and_in_the_end_refunded() {
 }
 
 #[test]
+fn rows_over_the_budget_of_their_site_wait_and_are_refunded() {
+    for (wait, expected) in [
+        (0, vec![0, 1, 2, 3]),
+        (100, vec![0, 100, 200, 300]),
+        // Accepts may make room before the refusals are an hour old.
+        (3_900, vec![0, 300, 600, 900, 1_200]),
+    ] {
+        let mut queue = queue(10);
+        load(&mut queue, batch(1, 1, 3), &["a", "b", "a"]);
+        let (mut now, mut asked) = (BORN, Vec::new());
+        loop {
+            for (ticket, local) in hand_out(&mut queue, now) {
+                match local.as_str() {
+                    "a" => {
+                        asked.push((now - BORN) / SECOND);
+                        queue.over_budget(ticket, Duration::from_secs(wait), now);
+                    }
+                    _ => queue.found(ticket, Reason::MailboxExists.into(), None, now),
+                }
+            }
+            let Some(due) = queue.due() else { break };
+            now = due;
+        }
+        assert_eq!(asked[..expected.len()], expected);
+        assert_eq!(asked.last(), Some(&(WAIT / SECOND)), "a last time at the deadline");
+        let found = RowOutcome::Verified(Reason::MailboxExists.into());
+        assert_eq!(
+            answers(&mut queue),
+            [(1, found), (0, RowOutcome::Unanswered), (2, RowOutcome::Unanswered)]
+        );
+        assert!(queue.is_empty() && queue.accounts.is_empty());
+    }
+}
+
+#[test]
+fn a_row_over_the_budget_is_answered_once_there_is_room() {
+    let mut queue = queue(10);
+    load(&mut queue, batch(1, 1, 1), &["a"]);
+    let out = hand_out(&mut queue, BORN);
+    queue.over_budget(out[0].0, Duration::from_secs(60), BORN);
+    assert_eq!((queue.loaded, queue.waiting_for_budget), (0, 1));
+    assert!(hand_out(&mut queue, BORN + 59 * SECOND).is_empty());
+    let out = hand_out(&mut queue, BORN + 60 * SECOND);
+    assert_eq!((queue.loaded, queue.waiting_for_budget), (1, 0));
+    queue.found(out[0].0, Reason::CatchAll.into(), None, BORN + 60 * SECOND);
+    assert_eq!(answers(&mut queue), [(0, RowOutcome::Verified(Reason::CatchAll.into()))]);
+}
+
+#[test]
+fn rows_over_the_budget_keep_no_others_waiting() {
+    let locals: Vec<String> = (0..200).map(|number| format!("r{number}")).collect();
+    let locals: Vec<&str> = locals.iter().map(String::as_str).collect();
+    let full = LOADED_OF_ACCOUNT_MAX / locals.len();
+    for over_budget in [true, false] {
+        let mut queue = queue(LOADED_MAX);
+        for number in 0..full as u128 {
+            load(&mut queue, batch(1, number, 200), &locals);
+            for (ticket, _) in hand_out(&mut queue, BORN) {
+                if over_budget {
+                    queue.over_budget(ticket, Duration::from_secs(3_000), BORN);
+                } else {
+                    queue.found(ticket, Reason::Unverifiable.into(), after(300), BORN);
+                }
+            }
+        }
+        let next = batch(1, 1_000, 1);
+        queue.add(next);
+        assert_eq!(queue.to_load(BORN), over_budget.then_some(next), "over budget: {over_budget}");
+        assert_eq!(queue.later.len(), LOADED_OF_ACCOUNT_MAX);
+    }
+}
+
+#[test]
+fn the_room_for_what_waits_for_a_budget_is_bounded_too() {
+    let mut queue = queue(10);
+    queue.waiting_for_budget = WAITING_FOR_BUDGET_MAX;
+    load(&mut queue, batch(1, 1, 1), &["a"]);
+    let ticket = hand_out(&mut queue, BORN)[0].0;
+    queue.over_budget(ticket, Duration::from_secs(60), BORN);
+    assert_eq!((queue.loaded, queue.waiting_for_budget), (1, WAITING_FOR_BUDGET_MAX));
+    assert_eq!(hand_out(&mut queue, BORN + 60 * SECOND).len(), 1);
+    assert_eq!((queue.loaded, queue.waiting_for_budget), (1, WAITING_FOR_BUDGET_MAX));
+}
+
+#[test]
 fn an_old_batch_gets_a_try_before_it_is_refunded() {
     let mut queue = queue(10);
     load(&mut queue, batch(1, 1, 2), &["a", "b"]);
     let now = BORN + 10 * OUTAGE_WAIT;
     let out = hand_out(&mut queue, now);
-    queue.found(out[0].0, Reason::MailboxExists, None, now);
+    queue.found(out[0].0, Reason::MailboxExists.into(), None, now);
     queue.failed(out[1].0, now);
     assert_eq!(
         answers(&mut queue),
-        [(0, RowOutcome::Verified(Reason::MailboxExists)), (1, RowOutcome::Unanswered)]
+        [(0, RowOutcome::Verified(Reason::MailboxExists.into())), (1, RowOutcome::Unanswered)]
     );
 }
 
@@ -249,7 +338,7 @@ fn an_address_is_under_way_once_for_an_account() {
     load(&mut queue, batch(2, 3, 1), &["a"]);
     let out = hand_out(&mut queue, BORN);
     assert_eq!(locals(&out), ["a", "a", "b"], "another account's does not wait");
-    queue.found(out[0].0, Reason::CatchAll, None, BORN);
+    queue.found(out[0].0, Reason::CatchAll.into(), None, BORN);
     assert!(hand_out(&mut queue, BORN).is_empty());
     assert_eq!(locals(&hand_out(&mut queue, BORN + TWIN_WAIT)), ["a"]);
 }
@@ -304,7 +393,7 @@ fn memory_is_bounded_however_many_are_put_off() {
         });
         queue.load(&open, rows.collect());
         for (ticket, _) in hand_out(&mut queue, BORN) {
-            queue.found(ticket, Reason::Unverifiable, after(60), BORN);
+            queue.found(ticket, Reason::Unverifiable.into(), after(60), BORN);
         }
     }
     assert_eq!(queue.loaded, 3 * LOADED_OF_ACCOUNT_MAX);
@@ -312,7 +401,7 @@ fn memory_is_bounded_however_many_are_put_off() {
     // What ends makes room.
     let now = BORN + 60 * SECOND;
     let ticket = queue.next(now, Instant::now()).unwrap().0;
-    queue.found(ticket, Reason::CatchAll, None, now);
+    queue.found(ticket, Reason::CatchAll.into(), None, now);
     assert_eq!(queue.to_load(BORN), None, "its account has plenty ready again");
 }
 
@@ -344,12 +433,13 @@ fn any_course_of_events_answers_every_row_once() {
             }
             queue.next(now, begin);
             if let Some(&ticket) = queue.under_way.keys().nth(random.usize(..20)) {
-                match random.u8(..10) {
-                    0..4 => queue.found(ticket, Reason::MailboxExists, None, now),
-                    4..6 => queue.found(ticket, Reason::Unverifiable, after(random.u64(..400)), now),
+                match random.u8(..12) {
+                    0..4 => queue.found(ticket, Reason::MailboxExists.into(), None, now),
+                    4..6 => queue.found(ticket, Reason::Unverifiable.into(), after(random.u64(..400)), now),
                     6 => queue.failed(ticket, now),
                     7 => queue.known(ticket, RowOutcome::Repeated(Reason::CatchAll)),
                     8 => queue.put_back(ticket),
+                    9..11 => queue.over_budget(ticket, Duration::from_secs(random.u64(..2_000)), now),
                     _ => queue.give_up(now, begin + UNDER_WAY_TIME_MAX * random.u32(..2)),
                 }
             }
@@ -364,5 +454,6 @@ fn any_course_of_events_answers_every_row_once() {
         }
         assert_eq!(seen, expected, "seed {seed}");
         assert!(queue.accounts.is_empty() && queue.twins.is_empty() && queue.loaded == 0, "seed {seed}");
+        assert_eq!(queue.waiting_for_budget, 0, "seed {seed}");
     }
 }

@@ -1,45 +1,36 @@
 //! The loop that moves rows from the source over the engine to the sink.
 
+mod answers;
+
 use super::checker::{Answered, Checker};
 use super::flight::{Asked, Flight};
+use super::outage::OutageWatch;
 use super::progress::{Progress, Standing};
-use super::putoff::PutOff;
+use super::putoff::{PutOff, Turn};
 use super::rows::{Rows, Waiting};
 use super::seen::Seen;
 use super::sink::Sink;
 use super::source::{Row, Source};
+use super::stall::{Stall, millis};
 use super::state::State;
 use super::summary::Summary;
 use super::{CleanError, UNDER_WAY_MAX, Verdict};
+use engine::Refusal;
 use engine::proto::address::Address;
-use engine::{Outage, Refusal};
 use std::time::{Duration, Instant};
 
-/// How often an address is asked about again when its server says "later", at most.
-const RETRIES_MAX: u8 = 8;
-/// The longest that such a later try is put off. Greylisting servers want one minute to a quarter of an hour.
-const RETRY_DELAY_MAX: Duration = Duration::from_secs(15 * 60);
-/// The longest that the loop waits for an answer: progress is shown and files are flushed meanwhile.
-const PATIENCE: Duration = Duration::from_millis(200);
-/// While many are under way, answers are taken many at a time: each wake-up costs more than an answer does.
-const NAP: Duration = Duration::from_millis(1);
-/// Fewer answers than this are followed by a nap, if more addresses than that are under way.
-const NAP_BELOW: usize = 64;
-const NAP_UNDER_WAY: usize = 1000;
 /// Rows that are read before answers are looked for.
 const READ_AT_ONCE: usize = 1024;
-/// When an address is asked about again that met an outage.
-const OUTAGE_PAUSE: Duration = Duration::from_secs(5);
-/// After so long without any answer, although some are under way, the engine is held to be stuck.
-const SILENCE_MAX: Duration = Duration::from_secs(30 * 60);
 /// How much work a kill can cost.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What the loop waits for, and how long.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Waits {
-    /// How long after its server first said "later" a row may be asked about again.
+    /// How long a row may wait when its server says "later" or does not answer, or when its site has no budget left.
     pub later: Duration,
+    /// How long the list waits, beyond that, without an answer to any row.
+    pub silence: Duration,
     /// A list of hours must not end with a minute's outage: only one that lasts longer, without a verdict, ends the run.
     pub outage: Duration,
 }
@@ -64,11 +55,12 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
     let mut run = Run {
         seen: Seen::new(&parts.state)?,
         rows: Rows::new(parts.ordered),
-        parts,
         verdicts: Verdict::all().collect(),
-        summary: Summary::default(),
+        summary: Summary::new(parts.waits.later),
         flight: Flight::new(UNDER_WAY_MAX),
         put_off: PutOff::default(),
+        stall: Stall::new(parts.waits.later, parts.waits.silence),
+        outage: OutageWatch::new(parts.waits.outage),
         row: Row::default(),
         answers: Vec::new(),
         read: 0,
@@ -76,8 +68,8 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
         started,
         flushed: started,
         heard: started,
-        outage: None,
-        paused: None,
+        spoken: 0,
+        parts,
     };
     let result = run.clean().and_then(|()| {
         run.parts.progress.end();
@@ -108,6 +100,8 @@ struct Run<'a> {
     summary: Summary,
     flight: Flight,
     put_off: PutOff,
+    stall: Stall,
+    outage: OutageWatch,
     /// The row that was read last.
     row: Row,
     answers: Vec<Answered>,
@@ -119,10 +113,8 @@ struct Run<'a> {
     flushed: Instant,
     /// When the last answer came.
     heard: Instant,
-    /// Since when nothing but outages was heard.
-    outage: Option<Instant>,
-    /// Until when no rows are read, for somebody could not be asked.
-    paused: Option<Instant>,
+    /// About how many rows servers had spoken then.
+    spoken: u64,
 }
 
 impl Run<'_> {
@@ -144,12 +136,15 @@ impl Run<'_> {
 
     /// Hands over what the engine had no room for.
     fn resend(&mut self) -> Result<(), CleanError> {
-        while let Some(&ticket) = self.flight.unsent.front() {
+        while let Some(&ticket) = self.flight.unsent.front()
+            && !self.stall.is_recalling()
+        {
             if let Some(asked) = self.flight.row(ticket) {
                 let address = parse(asked)?;
                 if !self.submit(ticket, address)? {
                     break;
                 }
+                self.stall.on_asked_again(self.now());
             }
             self.flight.unsent.pop_front();
         }
@@ -160,7 +155,12 @@ impl Run<'_> {
     fn release(&mut self) -> Result<(), CleanError> {
         let now = self.now();
         let mut asked = Asked::default();
-        while self.has_room() && self.put_off.next(&mut self.parts.state, now, &mut asked)? {
+        while self.has_room()
+            && let Some(turn) = self.put_off.next(&mut self.parts.state, now, &mut asked)?
+        {
+            if turn == Turn::Due {
+                self.stall.on_asked_again(now);
+            }
             let address = parse(&asked)?;
             let ticket = self.flight.take(|slot| {
                 std::mem::swap(slot, &mut asked);
@@ -189,11 +189,11 @@ impl Run<'_> {
 
     /// Whether another row may be read: in an outage there is no use in it.
     fn may_read(&self) -> bool {
-        !self.ended && self.has_room() && self.paused.is_none()
+        !self.ended && self.has_room() && !self.outage.is_paused(self.started.elapsed())
     }
 
     fn has_room(&self) -> bool {
-        self.flight.has_room() && self.flight.unsent.is_empty()
+        self.flight.has_room() && self.flight.unsent.is_empty() && !self.stall.is_recalling()
     }
 
     /// Finds out what is to be done with the row that was read.
@@ -275,6 +275,7 @@ impl Run<'_> {
             self.flight.release(ticket);
             return Ok(());
         }
+        self.stall.on_progress(self.now());
         self.send(ticket, address)
     }
 
@@ -290,103 +291,8 @@ impl Run<'_> {
         match self.parts.checker.submit(ticket, address) {
             Ok(()) => Ok(true),
             Err(Refusal::Full) => Ok(false),
-            Err(Refusal::Stopping) => Err(outage(Outage::Stopping)),
+            Err(Refusal::Stopping) => Err(stopped()),
         }
-    }
-
-    /// Waits for answers and takes all that are there.
-    fn receive(&mut self) -> Result<(), CleanError> {
-        let now = self.now();
-        if self.paused.is_some_and(|until| until <= Instant::now()) {
-            self.paused = None;
-        }
-        let due = self.put_off.next_due(now).filter(|_| self.has_room());
-        let due = due.map(|due| Duration::from_millis(due.saturating_sub(now)));
-        let patience = if self.may_read() { Duration::ZERO } else { due.unwrap_or(PATIENCE).min(PATIENCE) };
-        let mut answers = std::mem::take(&mut self.answers);
-        self.parts.checker.answers(patience, &mut answers);
-        if !answers.is_empty() || self.flight.len() == 0 {
-            self.heard = Instant::now();
-        } else if self.heard.elapsed() > SILENCE_MAX {
-            return Err(CleanError::failed("the engine does not answer; try again, and report this defect"));
-        }
-        let few = answers.len() < NAP_BELOW && self.flight.len() > NAP_UNDER_WAY && !self.may_read();
-        let now = self.now();
-        for answered in answers.drain(..) {
-            self.answered(answered, now)?;
-        }
-        self.answers = answers;
-        if few {
-            std::thread::sleep(NAP);
-        }
-        Ok(())
-    }
-
-    fn answered(&mut self, answered: Answered, now: u64) -> Result<(), CleanError> {
-        let Answered { ticket, result, retry_after } = answered;
-        let lasting = matches!(result, Err(Outage::Unavailable)) && self.is_lasting_outage();
-        let Some(asked) = self.flight.row(ticket) else { return Ok(()) };
-        let state = &mut self.parts.state;
-        match result {
-            Ok(verdict) => {
-                self.outage = None;
-                self.put_off.answered(asked);
-                let delay = retry_after.filter(|_| verdict.reason == "unverifiable");
-                if let Some(wanted) = delay {
-                    let since = asked.since.unwrap_or(now);
-                    let left = self
-                        .parts
-                        .waits
-                        .later
-                        .saturating_sub(Duration::from_millis(now.saturating_sub(since)));
-                    // What the server wants is often a guess: when the time is over, it is asked once more.
-                    let delay = wanted.min(RETRY_DELAY_MAX).min(left);
-                    if !delay.is_zero() && asked.retries < RETRIES_MAX {
-                        asked.since = Some(since);
-                        asked.retries += 1;
-                        self.summary.retries += 1;
-                        self.put_off.postpone(state, asked, now, millis(delay).max(1))?;
-                        self.flight.release(ticket);
-                        return Ok(());
-                    }
-                    self.summary.give_up(wanted);
-                }
-                self.settle(ticket, verdict)
-            }
-            Err(Outage::Unavailable) if !lasting => {
-                self.put_off.postpone(state, asked, now, millis(OUTAGE_PAUSE))?;
-                self.flight.release(ticket);
-                Ok(())
-            }
-            Err(Outage::Crowded) => {
-                self.put_off.crowded(state, asked)?;
-                self.flight.release(ticket);
-                Ok(())
-            }
-            Err(why) => Err(outage(why)),
-        }
-    }
-
-    /// The address has its verdict.
-    fn settle(&mut self, ticket: u64, verdict: Verdict) -> Result<(), CleanError> {
-        let Some(asked) = self.flight.row(ticket) else { return Ok(()) };
-        let code = verdict.code();
-        self.seen.settle(&mut self.parts.state, asked.row, code)?;
-        self.rows.settled();
-        if !self.rows.is_ordered() {
-            self.parts.sink.write(asked.prefix(), code)?;
-            count(&mut self.summary, &self.verdicts, code, Some(asked.domain));
-        }
-        self.flight.release(ticket);
-        Ok(())
-    }
-
-    /// Notes an outage; true when it has lasted for too long. Verdicts that need no mail server may go on meanwhile, so
-    /// no more rows are read before those that met it have been asked about again.
-    fn is_lasting_outage(&mut self) -> bool {
-        let now = Instant::now();
-        self.paused = Some(now + OUTAGE_PAUSE + PATIENCE);
-        now.saturating_duration_since(*self.outage.get_or_insert(now)) >= self.parts.waits.outage
     }
 
     /// Writes the rows whose turn has come.
@@ -437,16 +343,15 @@ fn parse(asked: &Asked) -> Result<Address, CleanError> {
     address.ok_or_else(|| CleanError::failed("an address that waits is torn; report this defect"))
 }
 
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+/// Nobody was asked for too long.
+fn nobody(resolvers: &str) -> CleanError {
+    let asked = if resolvers.is_empty() { String::new() } else { format!(" ({resolvers})") };
+    CleanError::outage(format!(
+        "the DNS resolver{asked} gives no answers that can be believed, or no connection to any mail \
+         server succeeds; name another resolver with --resolver, see to the network and to outbound port 25"
+    ))
 }
 
-fn outage(outage: Outage) -> CleanError {
-    CleanError::failed(match outage {
-        Outage::Unavailable => {
-            "nobody can be asked: no resolver answers, or no connection to any mail server succeeds; see to the \
-             network, to --resolver and to outbound port 25"
-        }
-        Outage::Crowded | Outage::Stopping => "the engine was stopped",
-    })
+fn stopped() -> CleanError {
+    CleanError::failed("the engine was stopped")
 }

@@ -20,6 +20,15 @@ const TICK_MS: u64 = 100;
 const QUOTA_MIN: u64 = 16;
 const QUOTA_MAX: u64 = 16_384;
 
+/// Why a row that was put off may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// It waited for a time, and that has come.
+    Due,
+    /// It waited for room at its site, and may try again.
+    Room,
+}
+
 /// See the module. Times are milliseconds from the start of the run.
 #[derive(Default)]
 pub(super) struct PutOff {
@@ -34,6 +43,8 @@ pub(super) struct PutOff {
     /// Rows by the time when they are due.
     later: BTreeMap<u64, Spool>,
     waiting: u64,
+    /// How many of them wait for room at their site.
+    crowded: u64,
     quota: u64,
     /// Of the clock's next turn.
     tick: u64,
@@ -49,6 +60,11 @@ impl PutOff {
     /// How many rows wait.
     pub fn len(&self) -> u64 {
         self.waiting
+    }
+
+    /// How many rows wait for room at their site.
+    pub fn crowded_len(&self) -> u64 {
+        self.crowded
     }
 
     /// When the last of those that wait for their time is due.
@@ -122,11 +138,11 @@ impl PutOff {
         }
     }
 
-    /// Takes a row whose turn has come into `row`; `false` when there is none.
+    /// Takes the next row that may go into `row`; `None` when there is none.
     ///
     /// # Errors
     /// When the state cannot be read.
-    pub fn next(&mut self, state: &mut State, now: u64, row: &mut Asked) -> Result<bool, CleanError> {
+    pub fn next(&mut self, state: &mut State, now: u64, row: &mut Asked) -> Result<Option<Turn>, CleanError> {
         if let Some(mut due) = self.later.first_entry()
             && *due.key() <= now
         {
@@ -134,26 +150,46 @@ impl PutOff {
             if due.get().is_empty() {
                 due.remove();
             }
-            return self.taken(taken, row);
+            return Ok(self.taken(taken, row)?.then_some(Turn::Due));
         }
         while let Some(domain) = self.ready.pop_front() {
             if self.take(state, domain)? {
-                return self.taken(true, row);
+                return Ok(self.took_crowded(true, row)?.then_some(Turn::Room));
             }
         }
         self.turn(now);
         if self.left == 0 {
-            return Ok(false);
+            return Ok(None);
         }
         // Half of the turns go to those without a queue of their own, while there are any.
         if !self.others.is_empty() && (self.left.is_multiple_of(2) || self.turns.is_empty()) {
             let taken = self.others.pop(state, &mut self.buffer)?;
-            return self.by_clock(taken, row);
+            return Ok(self.by_clock(taken, row)?.then_some(Turn::Room));
         }
+        if self.take_in_turn(state)? {
+            return Ok(self.by_clock(true, row)?.then_some(Turn::Room));
+        }
+        Ok(None)
+    }
+
+    /// Takes any row that waits for room at its site, for nobody waits any longer; `false` when there is none.
+    ///
+    /// # Errors
+    /// When the state cannot be read.
+    pub fn next_crowded(&mut self, state: &mut State, row: &mut Asked) -> Result<bool, CleanError> {
+        let taken = match self.others.is_empty() {
+            true => self.take_in_turn(state)?,
+            false => self.others.pop(state, &mut self.buffer)?,
+        };
+        self.took_crowded(taken, row)
+    }
+
+    /// Takes the first row of the domain that is next in turn into the buffer.
+    fn take_in_turn(&mut self, state: &mut State) -> Result<bool, CleanError> {
         while let Some(domain) = self.turns.pop_front() {
             self.turns.push_back(domain);
             if self.take(state, domain)? {
-                return self.by_clock(true, row);
+                return Ok(true);
             }
             self.turns.pop_back();
         }
@@ -181,6 +217,7 @@ impl PutOff {
 
     fn wait(&mut self, state: &mut State, domain: u64, row: &Asked) -> Result<(), CleanError> {
         self.waiting += 1;
+        self.crowded += 1;
         let has_room = self.queues.len() < QUEUES_MAX;
         match self.queues.get_mut(&domain) {
             Some(queue) => push(queue, state, row),
@@ -210,6 +247,11 @@ impl PutOff {
     fn by_clock(&mut self, taken: bool, row: &mut Asked) -> Result<bool, CleanError> {
         self.handed += 1;
         self.left -= 1;
+        self.took_crowded(taken, row)
+    }
+
+    fn took_crowded(&mut self, taken: bool, row: &mut Asked) -> Result<bool, CleanError> {
+        self.crowded -= u64::from(taken);
         self.taken(taken, row)
     }
 
@@ -240,10 +282,34 @@ mod tests {
     /// All rows that may go now.
     fn gone(put_off: &mut PutOff, state: &mut State, now: u64) -> Vec<u64> {
         let (mut row, mut rows) = (Asked::default(), Vec::new());
-        while put_off.next(state, now, &mut row).unwrap() {
+        while put_off.next(state, now, &mut row).unwrap().is_some() {
             rows.push(row.row);
         }
         rows
+    }
+
+    #[test]
+    fn a_row_tells_what_it_waited_for_and_those_without_room_can_be_ended() {
+        let (_folder, mut state) = state(0);
+        let (mut put_off, mut taken) = (PutOff::default(), Asked::default());
+        put_off.postpone(&mut state, &row(1, "a.example"), 0, 5).unwrap();
+        for n in 2..50 {
+            put_off.crowded(&mut state, &row(n, if n % 2 == 0 { "a.example" } else { "b.example" })).unwrap();
+        }
+        assert_eq!((put_off.len(), put_off.crowded_len()), (49, 48));
+        assert_eq!(put_off.next(&mut state, 5, &mut taken).unwrap(), Some(Turn::Due));
+        assert_eq!((taken.row, put_off.len(), put_off.crowded_len()), (1, 48, 48));
+        assert_eq!(put_off.next(&mut state, 5, &mut taken).unwrap(), Some(Turn::Room));
+        put_off.answered(&taken);
+        assert_eq!(put_off.next(&mut state, 5, &mut taken).unwrap(), Some(Turn::Room));
+        put_off.postpone(&mut state, &row(1, "a.example"), 5, 500).unwrap();
+        let mut ended = 0;
+        while put_off.next_crowded(&mut state, &mut taken).unwrap() {
+            assert!(taken.row > 1);
+            ended += 1;
+        }
+        assert_eq!((ended, put_off.len(), put_off.crowded_len()), (46, 1, 0), "what is due later stays");
+        assert_eq!(put_off.next(&mut state, 100, &mut taken).unwrap(), None);
     }
 
     #[test]

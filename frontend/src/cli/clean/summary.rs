@@ -1,8 +1,9 @@
 //! What came out, in numbers: for people on standard error, for scripts in a file.
 
 use super::domains::Domains;
+use super::left::Left;
 use super::{CleanError, Verdict};
-use indicatif::{HumanCount, HumanDuration};
+use indicatif::HumanCount;
 use std::fmt;
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -21,10 +22,10 @@ pub struct Summary {
     pub duplicates: u64,
     /// How often an address was asked about again because its server said "later".
     pub retries: u64,
-    /// Addresses that ended as unverifiable because --max-wait was over, or is 0.
-    pub gave_up: u64,
-    /// The longest that a server wanted one of these to wait.
-    pub gave_up_wait: Duration,
+    /// Addresses that ended as unverifiable although a later try may tell more.
+    pub left: Left,
+    /// `--max-wait` of this run.
+    pub max_wait: Duration,
     /// How long this run took.
     pub elapsed: Duration,
     pub(super) domains: Domains,
@@ -34,6 +35,11 @@ pub struct Summary {
 const TOP_DOMAINS: usize = 5;
 
 impl Summary {
+    /// Of a run with this `--max-wait` that has done nothing yet.
+    pub(super) fn new(max_wait: Duration) -> Summary {
+        Summary { max_wait, ..Summary::default() }
+    }
+
     /// All rows.
     pub fn total(&self) -> u64 {
         self.codes.iter().sum()
@@ -61,12 +67,6 @@ impl Summary {
         if let Some(domain) = domain {
             self.domains.count(domain, verdict);
         }
-    }
-
-    /// A row was given up that a server wanted to wait so long.
-    pub(super) fn give_up(&mut self, wait: Duration) {
-        self.gave_up += 1;
-        self.gave_up_wait = self.gave_up_wait.max(wait);
     }
 
     fn rate(&self) -> f64 {
@@ -112,7 +112,8 @@ impl Summary {
             "resumed": self.resumed,
             "duplicates": self.duplicates,
             "retries": self.retries,
-            "gave_up": { "rows": self.gave_up, "longest_wait_s": self.gave_up_wait.as_secs() },
+            "gave_up": { "rows": self.left.rows(), "longest_wait_s": self.left.wait().as_secs() },
+            "left": self.left.json(self.max_wait),
             "seconds": self.elapsed.as_secs_f64(),
             "rows_per_second": self.rate(),
             "domains": domains,
@@ -132,11 +133,7 @@ impl Summary {
             let times = if self.retries == 1 { "time" } else { "times" };
             writeln!(f, "{} {times} asked again because a server said \"later\"", HumanCount(self.retries))?;
         }
-        if self.gave_up > 0 {
-            let (count, wait) = (addresses(self.gave_up), HumanDuration(self.gave_up_wait));
-            writeln!(f, "{count} still to be asked again, after {wait} at most: --max-wait waits for them")?;
-        }
-        Ok(())
+        self.left.write(f, self.max_wait)
     }
 
     fn write_domains(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -212,14 +209,17 @@ mod tests {
         summary.resumed = 1000;
         summary.duplicates = 1;
         summary.retries = 2;
-        summary.give_up(Duration::from_secs(60));
-        summary.give_up(Duration::from_secs(300));
+        summary.left.add("greylisted", Duration::from_secs(60));
+        summary.left.add("hung_up", Duration::from_secs(300));
         counted(&mut summary, Reason::MailboxExists, Some("b.example"));
         let said = summary.to_string();
         assert!(said.starts_with("2,001 addresses in 2.5 s (400/s), 1,000 of them done before; "), "{said}");
         assert!(said.contains("\n1 row asked about once only, their address came before\n"), "{said}");
         assert!(said.contains("\n2 times asked again because a server said \"later\"\n"), "{said}");
-        assert!(said.contains("2 addresses still to be asked again, after 5 minutes at most: "), "{said}");
+        assert!(
+            said.contains("\n2 addresses are unverifiable for now, and a later try may tell more:\n"),
+            "{said}"
+        );
         assert!(
             said.contains("a.example                            2,000   100.0 %, 75.0 % of them"),
             "{said}"
@@ -243,6 +243,7 @@ mod tests {
         assert_eq!(json["domains"][0]["domain"], "a.example");
         assert_eq!(json["domains"][0]["rows"], 2);
         assert_eq!(json["others"]["rows"], 0);
+        assert_eq!((&json["gave_up"]["rows"], &json["left"]), (&0.into(), &serde_json::json!([])));
         assert!(summary.write(&folder.path().join("no/such")).is_err());
     }
 }

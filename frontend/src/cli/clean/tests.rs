@@ -9,9 +9,10 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 mod long_lists;
+mod stalls;
 
 /// Says `deliverable@` of some, `later@` only when asked again, `outage@` and `stop@`, and that all others do not
-/// exist.
+/// exist. Says nothing of `hang@` until it has to give back what it has, and has no budget for `budget@` until asked again.
 #[derive(Default)]
 struct Fake {
     capacity: usize,
@@ -29,6 +30,14 @@ struct Fake {
     crowd: Option<usize>,
     /// How often that was said.
     crowded: u64,
+    /// It has to give back what it has.
+    recalled: bool,
+    /// How often it had to.
+    recalls: u32,
+    /// About how many rows it says that servers have spoken.
+    heard: u64,
+    /// How long there is no budget.
+    budget_after: Duration,
 }
 
 fn fake() -> Fake {
@@ -52,10 +61,13 @@ impl Checker for Fake {
     fn answers(&mut self, patience: Duration, into: &mut Vec<Answered>) {
         // The latest first, to mix up the order.
         for _ in 0..self.asked.len() {
-            let free = self.asked.iter().rposition(|(_, address)| Some(address.as_str()) != self.held);
+            let answers = |address: &Address| {
+                Some(address.as_str()) != self.held && (self.recalled || address.local() != "hang")
+            };
+            let free = self.asked.iter().rposition(|(_, address)| answers(address));
             let at = match free {
                 Some(at) => at,
-                None if self.asked.is_empty() || patience.is_zero() || !into.is_empty() => break,
+                None if self.held.is_none() || patience.is_zero() || !into.is_empty() => break,
                 None => {
                     self.held = None;
                     self.before_held = self.submitted.len();
@@ -65,9 +77,23 @@ impl Checker for Fake {
             let (ticket, address) = self.asked.remove(at);
             into.push(self.answer(ticket, &address));
         }
+        self.recalled = false;
         if into.is_empty() {
             std::thread::sleep(patience.min(Duration::from_millis(1)));
         }
+    }
+
+    fn heard(&self) -> u64 {
+        self.heard
+    }
+
+    fn recall(&mut self) {
+        self.recalled = true;
+        self.recalls += 1;
+    }
+
+    fn resolvers(&self) -> &str {
+        "192.0.2.53:53"
     }
 }
 
@@ -76,19 +102,28 @@ impl Fake {
         let under_way = self.asked.iter().filter(|(_, other)| other.domain() == address.domain()).count();
         if self.crowd.is_some_and(|crowd| under_way >= crowd) {
             self.crowded += 1;
-            return Answered { ticket, result: Err(Outage::Crowded), retry_after: None };
+            return Answered { ticket, result: Err(Outage::Crowded), rule: "", retry_after: None };
         }
         let again = self.submitted[address.as_str()] > 1;
         let reason = match address.local().to_ascii_lowercase().as_str() {
             "deliverable" => Reason::MailboxExists,
             "later" | "short" if again => Reason::MailboxExists,
-            "later" | "never" => Reason::Unverifiable,
+            "budget" if again => Reason::MailboxExists,
+            "later" | "never" | "hang" => Reason::Unverifiable,
             _ => Reason::MailboxNotFound,
         };
         let outage = address.local() == "outage" || address.local() == "short" && !again;
-        let result = if outage { Err(Outage::Unavailable) } else { Ok(reason.into()) };
-        let retry_after = matches!(address.local(), "later" | "never").then_some(self.retry_after);
-        Answered { ticket, result, retry_after }
+        let result = match address.local() {
+            _ if outage => Err(Outage::Unavailable),
+            "budget" if !again => Err(Outage::OverBudget(self.budget_after)),
+            _ => Ok(reason.into()),
+        };
+        let (rule, retry_after) = match address.local() {
+            "later" | "never" => ("greylisted", Some(self.retry_after)),
+            "hang" => ("session-closing", Some(Duration::from_secs(60))),
+            _ => ("", None),
+        };
+        Answered { ticket, result, rule, retry_after }
     }
 }
 
@@ -117,6 +152,7 @@ fn desk(name: &str, list: impl AsRef<[u8]>) -> Desk {
         memory: 0,
         resume: false,
         no_progress: true,
+        silence: stall::STALL_MAX,
     };
     Desk { folder, args, checker: fake() }
 }
@@ -357,7 +393,8 @@ fn an_outage_stops_and_keeps_what_was_done() {
     let (list, cleaned) = rows(60);
     let mut desk = desk("list.csv", list.replacen("nobody@d31.com", "outage@d31.com", 1));
     let said = desk.error();
-    assert!(said.starts_with("nobody can be asked: "), "{said}");
+    assert!(said.starts_with("nobody can be asked: the DNS resolver (192.0.2.53:53) gives no "), "{said}");
+    assert!(said.contains("; name another resolver with --resolver, "), "{said}");
     assert!(said.ends_with("; what was done stands in out.partial: --resume goes on with it"), "{said}");
     let partial = desk.partial();
     assert!(cleaned.starts_with(&partial), "no verdict was made up");

@@ -15,6 +15,9 @@ impl Verdict {
     /// For rows that hold no address.
     pub const INVALID_SYNTAX: Verdict = Verdict { deliverable: Some(false), reason: "invalid_syntax" };
 
+    /// For rows about which nobody has said anything that counts.
+    pub const UNVERIFIABLE: Verdict = Verdict { deliverable: Some(false), reason: "unverifiable" };
+
     /// Every verdict that can stand in a list, those of fast mode behind those of full mode.
     pub fn all() -> impl Iterator<Item = Verdict> {
         let fast = [

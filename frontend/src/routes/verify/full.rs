@@ -13,6 +13,7 @@ pub mod flights;
 use crate::clock;
 use crate::convert;
 use crate::engine_client::NoFinding;
+use crate::metrics::count;
 use crate::refusal::Refusal;
 use crate::store::id::random_bits;
 use crate::store::{
@@ -139,13 +140,13 @@ async fn look_then_charge(worker: &Worker, question: &Question) -> Result<Checke
     let hold = HoldRef { account, id: EntryId::new(now, bits) };
     let share = worker.limiter.take_fair_use(account, now)?;
     if let Known::Shared(result) = known {
-        let record = ResultRecord { address: question.hash, reason: result.reason };
+        let record = ResultRecord { address: question.hash, verdict: result.verdict };
         let balance = match connection {
             None => worker.store.charge_known(hold, record, now).await?,
             Some(id) => worker.store.attempt_known(id, hold, record, now).await.map_err(deny)?.balance,
         };
         share.charged();
-        return Ok(charged(result.reason, balance.available()));
+        return Ok(charged(result.verdict.reason, balance.available()));
     }
     match connection {
         None => drop(worker.store.hold(HoldRequest { hold, credits: 1 }, now).await?),
@@ -156,7 +157,12 @@ async fn look_then_charge(worker: &Worker, question: &Question) -> Result<Checke
         Ok(Ok(Ok(finding))) => {
             return Ok(settle(worker, hold, question.hash, &finding).await.inspect(|_| share.charged())?);
         }
-        Ok(Ok(Err(none))) => refuse(none),
+        Ok(Ok(Err(none))) => {
+            if matches!(none, NoFinding::Outage(Outage::OverBudget(_))) {
+                count(&worker.tally.over_budget);
+            }
+            refuse(none)
+        }
         Ok(Err(_elapsed)) => Refusal::full().inside("the engine did not answer in time"),
         Err(_panicked) => Refusal::defect().inside("a probe panicked"),
     };
@@ -172,10 +178,10 @@ async fn settle(
     address: AddressHash,
     finding: &Finding,
 ) -> Result<Checked, Refusal> {
-    let reason = convert::reason(finding.reason);
-    let with = Settlement { result: Some(ResultRecord { address, reason }) };
+    let verdict = convert::verdict(finding);
+    let with = Settlement { result: Some(ResultRecord { address, verdict }) };
     match worker.store.settle(hold, with, clock::now()).await {
-        Ok(balance) => Ok(charged(reason, balance.available())),
+        Ok(balance) => Ok(charged(verdict.reason, balance.available())),
         // Not given away: an answer is only an answer once it is durable.
         Err(error) => Err(Refusal::unready().inside(format!("hold {} was not settled: {error}", hold.id))),
     }
@@ -194,7 +200,7 @@ fn charged(reason: Reason, credits_remaining: u64) -> Checked {
 }
 
 fn repeat(result: StoredResult) -> Checked {
-    Checked { reason: result.reason, credits_remaining: None, cached: true }
+    Checked { reason: result.verdict.reason, credits_remaining: None, cached: true }
 }
 
 /// Why nothing was found, for the caller.
@@ -202,6 +208,7 @@ pub(super) fn refuse(none: NoFinding) -> Refusal {
     match none {
         NoFinding::Outage(Outage::Unavailable) => Refusal::outage(),
         NoFinding::Refused(engine::Refusal::Full) | NoFinding::Outage(Outage::Crowded) => Refusal::full(),
+        NoFinding::Outage(Outage::OverBudget(after)) => Refusal::over_budget(after),
         NoFinding::Outage(Outage::Stopping) | NoFinding::Refused(engine::Refusal::Stopping) => {
             Refusal::unready()
         }

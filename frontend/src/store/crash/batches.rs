@@ -69,8 +69,10 @@ impl Told {
         if store.hold(HoldRequest { hold, credits: 1 }, NOW).wait().is_err() {
             return;
         }
-        let record =
-            ResultRecord { address: store.hash_address(&email(number, 0)), reason: Reason::RoleAccount };
+        let record = ResultRecord {
+            address: store.hash_address(&email(number, 0)),
+            verdict: Reason::RoleAccount.into(),
+        };
         let settled = store.settle(hold, Settlement { result: Some(record) }, NOW).wait().is_ok();
         self.checks.insert(number, (hold, settled));
     }
@@ -82,8 +84,8 @@ impl Told {
             for index in 0..ROWS {
                 let outcome = match rng.u8(0..4) {
                     0 => RowOutcome::Unanswered,
-                    1 => RowOutcome::Verified(Reason::MailboxExists),
-                    2 => RowOutcome::Verified(Reason::CatchAll),
+                    1 => RowOutcome::Verified(Reason::MailboxExists.into()),
+                    2 => RowOutcome::Verified(Reason::CatchAll.into()),
                     _ => continue,
                 };
                 batch.rows.entry(index).or_default().0.push(outcome);
@@ -183,7 +185,7 @@ impl Batch {
             assert_eq!(*address, email(key, index));
             let outcome = asked.iter().find(|outcome| match outcome {
                 RowOutcome::Unanswered => *reason == Reason::Unverifiable,
-                RowOutcome::Verified(verified) => verified == reason,
+                RowOutcome::Verified(verified) => verified.reason == *reason,
                 RowOutcome::Reused(_) | RowOutcome::Repeated(_) => false,
             });
             spent += u64::from(*outcome.expect("an answer of ours") != RowOutcome::Unanswered);
@@ -247,7 +249,7 @@ fn expired_image(account: AccountId, vault: &Arc<Vault>) -> (Vec<u8>, BatchId) {
         told.settle(&store, account);
     }
     let complete = told.make(&store, account, 100).wait().unwrap().batch;
-    let outcome = RowOutcome::Verified(Reason::MailboxExists);
+    let outcome = RowOutcome::Verified(Reason::MailboxExists.into());
     let answers = (0..ROWS).map(|index| RowAnswer { batch: complete, index, outcome });
     store.answer_rows(answers.collect(), NOW).wait().unwrap();
     let unanswered = told.make(&store, account, 101).wait().unwrap().batch;

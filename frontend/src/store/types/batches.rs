@@ -2,7 +2,7 @@
 
 use super::super::id::{AccountId, BatchId};
 use super::UnixMs;
-use super::results::AddressHash;
+use super::results::{AddressHash, Verdict};
 use api::Reason;
 use std::fmt;
 
@@ -117,10 +117,10 @@ pub struct RowAnswer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowOutcome {
     /// A check came to this. It is the account's own result of the address from now on.
-    Verified(Reason),
+    Verified(Verdict),
     /// [`Known::Shared`](super::Known::Shared) said this. It answers the account's repeats from now on, and is
     /// retained no longer for having been used again.
-    Reused(Reason),
+    Reused(Verdict),
     /// The account's own result of the last 24 hours said this, or the same address in another row did; charged like
     /// any row, and nothing new to keep.
     Repeated(Reason),
@@ -177,6 +177,8 @@ pub struct Purged {
     pub connections: u64,
     /// Clients of assistants.
     pub clients: u64,
+    /// Notes of evidence that was withdrawn.
+    pub withdrawn: u64,
     /// Keys of the vault.
     pub vault_keys: u64,
     /// There is more to do: call again.

@@ -39,11 +39,28 @@ pub enum Known {
     Nothing,
 }
 
+/// A verdict, and what it rests on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Verdict {
+    /// What a check came to.
+    pub reason: Reason,
+    /// The engine's keyed hash of the domain and host on whose behaviour it rests; none where it rests on nobody's. A
+    /// verdict whose evidence is withdrawn later is not used again.
+    pub evidence: Option<u64>,
+}
+
+/// One that rests on nobody's behaviour.
+impl From<Reason> for Verdict {
+    fn from(reason: Reason) -> Verdict {
+        Verdict { reason, evidence: None }
+    }
+}
+
 /// A result that is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredResult {
     /// What the check came to.
-    pub reason: Reason,
+    pub verdict: Verdict,
     /// When: of an own result, when the account was answered; of a shared one, when the verdict was found.
     pub checked_at: UnixMs,
 }
@@ -54,7 +71,7 @@ pub struct ResultRecord {
     /// Of which address.
     pub address: AddressHash,
     /// What the check came to.
-    pub reason: Reason,
+    pub verdict: Verdict,
 }
 
 /// What becomes durable together with a settled charge.

@@ -8,13 +8,15 @@ pub struct Kept {
     /// The last result of each account and address.
     results: HashMap<(usize, usize), Stored>,
     batches: Vec<Batch>,
+    /// When evidence was withdrawn at last.
+    withdrawn: HashMap<u64, UnixMs>,
     /// By account and idempotency key: when, the request and its answer.
     keys: HashMap<(usize, u8), (UnixMs, [u8; 32], BatchCreated)>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Stored {
-    reason: Reason,
+    verdict: Verdict,
     checked_at: UnixMs,
     verdict_at: UnixMs,
 }
@@ -42,13 +44,19 @@ fn email(address: usize) -> String {
 
 impl Stored {
     fn is_shared(&self, now: UnixMs) -> bool {
-        now < self.verdict_at + if self.reason == Reason::CatchAll { DAY } else { 7 * DAY }
+        now < self.verdict_at + if self.verdict.reason == Reason::CatchAll { DAY } else { 7 * DAY }
     }
 }
 
 impl Kept {
     fn own(&self, account: usize, address: usize, now: UnixMs) -> Option<Stored> {
-        self.results.get(&(account, address)).copied().filter(|stored| now < stored.checked_at + DAY)
+        let own = self.results.get(&(account, address)).copied();
+        own.filter(|stored| now < stored.checked_at + DAY && self.stands(stored))
+    }
+
+    fn stands(&self, stored: &Stored) -> bool {
+        let withdrawn = stored.verdict.evidence.and_then(|evidence| self.withdrawn.get(&evidence));
+        withdrawn.is_none_or(|&at| at < stored.verdict_at)
     }
 
     /// The newest verdicts of an address; more than one where they are of one moment.
@@ -62,11 +70,16 @@ impl Kept {
 }
 
 impl Run {
-    pub fn verify(&mut self, account: usize, address: usize, reason: Reason) {
+    pub fn withdraw(&mut self, evidence: u64) {
+        self.world.store().withdraw(vec![evidence], self.world.now).wait().unwrap();
+        self.model.kept.withdrawn.insert(evidence, self.world.now);
+    }
+
+    pub fn verify(&mut self, account: usize, address: usize, verdict: Verdict) {
         let now = self.world.now;
         if self.charge(account).is_ok() {
-            self.world.verify(self.model.accounts[account].id, &email(address), reason);
-            let stored = Stored { reason, checked_at: now, verdict_at: now };
+            self.world.verify(self.model.accounts[account].id, &email(address), verdict);
+            let stored = Stored { verdict, checked_at: now, verdict_at: now };
             self.model.kept.results.insert((account, address), stored);
         }
     }
@@ -76,10 +89,10 @@ impl Run {
         let id = self.model.accounts[account].id;
         let Known::Shared(known) = self.world.known(id, &email(address)) else { return };
         let expected = self.charge(account);
-        let answered = self.world.reuse(id, &email(address), known.reason);
+        let answered = self.world.reuse(id, &email(address), known.verdict);
         assert_eq!(answered.map(|balance| balance.available()), expected);
         if expected.is_ok() {
-            let stored = Stored { reason: known.reason, checked_at: now, verdict_at: known.checked_at };
+            let stored = Stored { verdict: known.verdict, checked_at: now, verdict_at: known.checked_at };
             self.model.kept.results.insert((account, address), stored);
         }
     }
@@ -129,8 +142,10 @@ impl Run {
         let hold = self.model.holds.len() - 1;
         self.model.holds[hold].of_batch = true;
         let own = |&address| self.model.kept.own(account, address, now);
-        let answers: Vec<_> =
-            addresses.iter().map(|address| own(address).map(|own| Answer::Charged(own.reason))).collect();
+        let answers: Vec<_> = addresses
+            .iter()
+            .map(|address| own(address).map(|own| Answer::Charged(own.verdict.reason)))
+            .collect();
         let completed = answers.iter().all(Option::is_some);
         self.model.kept.batches.push(Batch {
             id: new.id,
@@ -189,12 +204,13 @@ impl Run {
             let Some(slot @ None) = modeled.answers.get_mut(index) else { continue };
             *slot = Some(match outcome {
                 RowOutcome::Unanswered => Answer::Refunded,
-                RowOutcome::Verified(reason) => {
-                    let stored = Stored { reason, checked_at: now, verdict_at: now };
+                RowOutcome::Verified(verdict) => {
+                    let stored = Stored { verdict, checked_at: now, verdict_at: now };
                     self.model.kept.results.insert((modeled.account, modeled.addresses[index]), stored);
-                    Answer::Charged(reason)
+                    Answer::Charged(verdict.reason)
                 }
-                RowOutcome::Repeated(reason) | RowOutcome::Reused(reason) => Answer::Charged(reason),
+                RowOutcome::Repeated(reason) => Answer::Charged(reason),
+                RowOutcome::Reused(verdict) => Answer::Charged(verdict.reason),
             });
         }
         let complete = modeled.answers.iter().all(Option::is_some);
@@ -242,17 +258,21 @@ impl Run {
         let now = self.world.now;
         let known = self.world.known(id, &email(address));
         match self.model.kept.own(account, address, now) {
-            Some(Stored { reason, checked_at, .. }) => {
-                assert_eq!(known, Known::Own(StoredResult { reason, checked_at }));
+            Some(Stored { verdict, checked_at, .. }) => {
+                assert_eq!(known, Known::Own(StoredResult { verdict, checked_at }));
             }
             None => {
                 let shared = self.model.kept.shared(address, now);
                 let fits = match known {
                     Known::Own(_) => false,
-                    Known::Nothing => shared.is_empty(),
-                    Known::Shared(found) => shared
-                        .iter()
-                        .any(|one| (one.reason, one.verdict_at) == (found.reason, found.checked_at)),
+                    // Of those of one moment any one decides.
+                    Known::Nothing => {
+                        shared.is_empty() || shared.iter().any(|one| !self.model.kept.stands(one))
+                    }
+                    Known::Shared(found) => shared.iter().any(|one| {
+                        (one.verdict, one.verdict_at) == (found.verdict, found.checked_at)
+                            && self.model.kept.stands(one)
+                    }),
                 };
                 assert!(fits, "{known:?} instead of one of {shared:?}");
             }

@@ -2,7 +2,7 @@
 
 use super::Failure;
 use super::net::{Net, RESOLVER, Space};
-use super::process::{Server, interrupted, wait_until};
+use super::process::{Server, interrupted, sleep, wait_until};
 use super::servers::write;
 use std::collections::HashMap;
 use std::fs;
@@ -18,6 +18,12 @@ const SERVE_LIMIT: Duration = Duration::from_secs(30);
 /// A release build from nothing on two cores.
 const BUILD_LIMIT: Duration = Duration::from_secs(1500);
 const LISTEN: &str = "127.0.0.1:8025";
+/// Servers that work on batches listen from here on.
+const FIRST_PORT_OF_BATCHES: usize = 8026;
+/// How often a batch is looked at.
+const POLL: Duration = Duration::from_secs(3);
+/// What lists and batches may take beyond what they were told to wait.
+const WAIT_OVERTIME: Duration = Duration::from_secs(90);
 /// Calls under way at once; the order of their ends is nobody's business.
 const API_CALLS: usize = 8;
 
@@ -81,7 +87,7 @@ impl<'a> Mailprobe<'a> {
 
     /// `mailprobe check ADDRESS... --json`.
     pub fn check(&self, addresses: &[&str]) -> Result<Round, Failure> {
-        let mut command = self.net.command(Space::Probe, &self.binary);
+        let mut command = self.command("check");
         command.arg("check").args(addresses).arg("--json").args(&self.engine);
         let finished = self.net.run(command, "", RUN_LIMIT)?;
         let log = finished.stderr.clone();
@@ -92,31 +98,70 @@ impl<'a> Mailprobe<'a> {
 
     /// `mailprobe clean` on a CSV with the addresses in its second column.
     pub fn clean(&self, addresses: &[&str]) -> Result<Round, Failure> {
-        let (input, output) = (self.net.folder.join("list.csv"), self.net.folder.join("cleaned.csv"));
+        self.clean_list("list", addresses, &[], RUN_LIMIT)
+    }
+
+    /// The same for a list whose rows may wait for so long.
+    pub fn clean_patiently(&self, number: usize, addresses: &[&str], wait_s: u32) -> Result<Round, Failure> {
+        let limit = Duration::from_secs(u64::from(wait_s)) + WAIT_OVERTIME;
+        let wait = wait_s.to_string();
+        self.clean_list(&format!("list-patient-{number}"), addresses, &["--max-wait", &wait], limit)
+    }
+
+    fn clean_list(
+        &self,
+        name: &str,
+        addresses: &[&str],
+        more: &[&str],
+        limit: Duration,
+    ) -> Result<Round, Failure> {
+        let file = |ending: &str| self.net.folder.join(format!("{name}{ending}"));
+        let (input, output) = (file(".csv"), file(".cleaned.csv"));
         write_list(&input, addresses)?;
-        let mut command = self.net.command(Space::Probe, &self.binary);
+        let mut command = self.command(name);
         command.args(["clean", "--format", "csv", "--column", "email", "--no-progress", "-o"]);
-        command.arg(&output).arg(&input).args(&self.engine);
-        let finished = self.net.run(command, "", RUN_LIMIT)?;
+        command.arg(&output).arg(&input).args(more).args(&self.engine);
+        let finished = self.net.run(command, "", limit)?;
         let log = finished.stderr.clone();
         finished.success("mailprobe clean")?;
         Ok(Round::new(read_cleaned(&output)?, &log))
     }
 
+    /// A command of `mailprobe` in the probe's namespace. What it keeps between runs lies in the folder of the run, and
+    /// no two commands that go on at once have it in common.
+    pub fn command(&self, state: &str) -> Command {
+        let mut command = self.net.command(Space::Probe, &self.binary);
+        command.env_remove("MAILPROBE_STATE");
+        command.env("XDG_STATE_HOME", self.net.folder.join(format!("state-{state}")));
+        command
+    }
+
     /// `mailprobe serve` on an empty data folder, asked with its first live key.
     pub fn api(&self, addresses: &[&str]) -> Result<Round, Failure> {
-        let data = self.net.folder.join("data-of-serve");
-        let mut command = self.net.command(Space::Probe, &self.binary);
-        command.args(["serve", "--listen", LISTEN, "--data"]).arg(&data).args(&self.engine);
-        let mut server = Server::start("mailprobe serve", command, &self.net.folder.join("serve.log"))?;
+        self.serve("serve", LISTEN, &[], |key| self.call_all(key, addresses))
+    }
+
+    /// Starts `mailprobe serve`, lets somebody ask it with its first live key, and ends it.
+    fn serve(
+        &self,
+        name: &str,
+        listen: &str,
+        more: &[&str],
+        ask: impl FnOnce(&str) -> Result<Round, Failure>,
+    ) -> Result<Round, Failure> {
+        let data = self.net.folder.join(format!("data-of-{name}"));
+        let mut command = self.command(name);
+        command.args(["serve", "--listen", listen, "--data"]).arg(&data).args(more).args(&self.engine);
+        let log = self.net.folder.join(format!("{name}.log"));
+        let mut server = Server::start("mailprobe serve", command, &log)?;
         let waited = wait_until("mailprobe serve", SERVE_LIMIT, || {
             server.running()?;
-            Ok(self.net.listens(Space::Probe, LISTEN)? && data.join("first-keys").exists())
+            Ok(self.net.listens(Space::Probe, listen)? && data.join("first-keys").exists())
         });
         if let Err(failure) = waited {
             return Err(server.complain(&failure.0));
         }
-        let round = live_key(&data).and_then(|key| self.call_all(&key, addresses));
+        let round = live_key(&data).and_then(|key| ask(&key));
         let mut round = round.map_err(|failure| server.complain(&failure.0))?;
         round.complaints.extend(panics(&server.log()?));
         let status = server.terminate(SERVE_LIMIT)?;
@@ -124,6 +169,43 @@ impl<'a> Mailprobe<'a> {
             round.complaints.push(format!("after SIGTERM: {status}"));
         }
         Ok(round)
+    }
+
+    /// `POST /v1/verify/batch` of a `mailprobe serve` that lets batches wait for so long, polled to its end.
+    pub fn batch(&self, number: usize, addresses: &[&str], wait_s: u32) -> Result<Round, Failure> {
+        let listen = format!("127.0.0.1:{}", FIRST_PORT_OF_BATCHES + number);
+        let (name, wait) = (format!("serve-batch-{number}"), wait_s.to_string());
+        self.serve(&name, &listen, &["--batch-wait", &wait], |key| {
+            let body = serde_json::json!({ "emails": addresses }).to_string();
+            let created = self.http(&listen, key, "/v1/verify/batch", Some(&body))?;
+            let id = text_of(&created, "batch_id")?;
+            let path = format!("/v1/verify/batch/{id}");
+            let mut answers = None;
+            let limit = Duration::from_secs(u64::from(wait_s)) + WAIT_OVERTIME;
+            wait_until("the batch", limit, || {
+                sleep(POLL)?;
+                let polled = self.http(&listen, key, &path, None)?;
+                let is_completed = text_of(&polled, "status")? == "completed";
+                answers = is_completed.then_some(polled);
+                Ok(is_completed)
+            })?;
+            Ok(Round::new(answers_of_batch(&answers.unwrap_or_default())?, ""))
+        })
+    }
+
+    /// One request by curl; the answer's body. See [`Mailprobe::call`].
+    fn http(&self, listen: &str, key: &str, path: &str, body: Option<&str>) -> Result<String, Failure> {
+        let data = body.map_or(String::new(), |body| {
+            let quoted = body.replace('\\', "\\\\").replace('"', "\\\"");
+            format!("header = \"Content-Type: application/json\"\ndata = \"{quoted}\"\n")
+        });
+        let orders = format!(
+            "url = \"http://{listen}{path}\"\nheader = \"Authorization: Bearer {key}\"\n{data}\
+             silent\nshow-error\nfail-with-body\nmax-time = 180\n"
+        );
+        let mut command = self.net.command(Space::Probe, "curl");
+        command.args(["--disable", "--config", "-"]);
+        self.net.run(command, &orders, RUN_LIMIT)?.success("curl")
     }
 
     fn call_all(&self, key: &str, addresses: &[&str]) -> Result<Round, Failure> {
@@ -153,16 +235,7 @@ impl<'a> Mailprobe<'a> {
     /// `POST /v1/verify` by curl, which takes its orders from standard input: no key stands in a process list.
     fn call(&self, key: &str, address: &str) -> Result<(String, Said), Failure> {
         let body = serde_json::json!({ "email": address }).to_string();
-        let quoted = body.replace('\\', "\\\\").replace('"', "\\\"");
-        let orders = format!(
-            "url = \"http://{LISTEN}/v1/verify\"\nheader = \"Authorization: Bearer {key}\"\n\
-             header = \"Content-Type: application/json\"\ndata = \"{quoted}\"\n\
-             silent\nshow-error\nfail-with-body\nmax-time = 180\n"
-        );
-        let mut command = self.net.command(Space::Probe, "curl");
-        command.args(["--disable", "--config", "-"]);
-        let answer = self.net.run(command, &orders, RUN_LIMIT)?.success("curl")?;
-        answer_of_json(&answer)
+        answer_of_json(&self.http(LISTEN, key, "/v1/verify", Some(&body))?)
     }
 }
 
@@ -209,9 +282,29 @@ pub fn read_cleaned(path: &Path) -> Result<Answers, Failure> {
     Ok(answers)
 }
 
+/// A text field of a JSON object.
+fn text_of(json: &str, field: &str) -> Result<String, Failure> {
+    let value: Option<serde_json::Value> = serde_json::from_str(json).ok();
+    let text = value.as_ref().and_then(|value| value.get(field)).and_then(|text| text.as_str());
+    text.map(str::to_owned).ok_or_else(|| Failure(format!("no {field} in: {json}")))
+}
+
+/// The rows of a completed batch.
+fn answers_of_batch(json: &str) -> Result<Answers, Failure> {
+    let value: serde_json::Value =
+        serde_json::from_str(json).map_err(|error| Failure(format!("the batch: {error}")))?;
+    let rows = value.get("results").and_then(|rows| rows.as_array());
+    let rows = rows.ok_or_else(|| Failure(format!("a batch without results: {json}")))?;
+    rows.iter().map(|row| answer_of_value(row, json)).collect()
+}
+
 fn answer_of_json(line: &str) -> Result<(String, Said), Failure> {
+    let value = serde_json::from_str(line).map_err(|_| Failure(format!("no answer: {line}")))?;
+    answer_of_value(&value, line)
+}
+
+fn answer_of_value(value: &serde_json::Value, line: &str) -> Result<(String, Said), Failure> {
     let wrong = || Failure(format!("no answer: {line}"));
-    let value: serde_json::Value = serde_json::from_str(line).map_err(|_| wrong())?;
     let email = value.get("email").and_then(|email| email.as_str()).ok_or_else(wrong)?;
     let deliverable =
         value.get("deliverable").and_then(|deliverable| deliverable.as_bool()).ok_or_else(wrong)?;

@@ -9,6 +9,7 @@ mod cases;
 mod drivers;
 mod figures;
 mod net;
+mod patient;
 pub mod process;
 pub mod report;
 mod selftest;
@@ -20,7 +21,7 @@ use clap::Args;
 use drivers::{Mailprobe, Round, Said};
 use net::{Net, Space};
 use report::Tally;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// What went wrong, in words for the person at the terminal.
@@ -42,7 +43,12 @@ pub struct Options {
     #[arg(long)]
     figures: bool,
     /// Only these ways of asking.
-    #[arg(long, value_enum, value_delimiter = ',', default_values = ["check", "api", "large", "clean"])]
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_values = ["check", "api", "large", "resolvers", "clean", "patient"]
+    )]
     ways: Vec<Way>,
     /// Only remove what killed runs left behind.
     #[arg(long)]
@@ -64,8 +70,12 @@ enum Way {
     Api,
     /// `mailprobe clean` of the thousand hosts.
     Large,
-    /// `mailprobe clean` of all cases, which waits for servers that say "later".
+    /// `mailprobe clean` beside Unbound, BIND, Knot Resolver and dnsmasq, each with the kernel's default buffers.
+    Resolvers,
+    /// `mailprobe clean` of all cases.
     Clean,
+    /// Lists and batches that come back to servers that say "later": eleven minutes.
+    Patient,
 }
 
 /// Runs the suite.
@@ -86,29 +96,41 @@ fn interop(options: &Options) -> Result<Tally, Failure> {
     servers::require_programs()?;
     let wanted = |name: &str| options.only.as_deref().is_none_or(|only| name.contains(only));
     let mut chosen: Vec<&Case> = CASES.iter().filter(|case| wanted(case.name)).collect();
-    if options.ways == [Way::Large] {
+    if options.ways.iter().all(|way| matches!(way, Way::Large | Way::Resolvers)) {
         chosen.clear();
     }
     // Each of the further ones takes minutes, most of them Postfix's: they run when they are asked for by name.
     let by_name: &[Setup] = if options.only.is_some() { &[Setup::Stock50, Setup::Stock200] } else { &[] };
     let mut setups: Vec<Setup> =
         [Setup::Tuned, Setup::Stock].iter().chain(by_name).copied().filter(|s| wanted(s.name())).collect();
-    if chosen.is_empty() && setups.is_empty() {
+    if chosen.is_empty() && setups.is_empty() && !wanted("patient") {
         return Err(Failure("no case has such a name".into()));
     }
     if !options.ways.contains(&Way::Large) {
         setups.clear();
     }
+    let is_patient = options.ways.contains(&Way::Patient) && wanted("patient");
     let net = Net::make(options.keep)?;
     servers::configure(&net)?;
     bulk::configure(&net)?;
     let _dns = servers::start_dns(&net)?;
     let mut tally = Tally::default();
-    let _mail = if chosen.is_empty() { Vec::new() } else { servers::start_mail(&net)? };
+    let _mail = if chosen.is_empty() && !is_patient { Vec::new() } else { servers::start_mail(&net)? };
     tally.add(selftest::run(&net, &chosen)?);
+    if is_patient {
+        tally.add(patient::selftest(&net)?);
+    }
     if !options.selftest {
         let mailprobe = Mailprobe::new(&net, binary(options, &net)?, &options.engine);
-        ask_all(&net, &mailprobe, options, &chosen, &setups, &mut tally)?;
+        let patient = std::thread::scope(|scope| {
+            let patient = is_patient.then(|| scope.spawn(|| patient::ask(&mailprobe)));
+            ask_all(&net, &mailprobe, options, &chosen, &setups, &mut tally)?;
+            let joined = patient.map(|thread| thread.join());
+            joined
+                .unwrap_or(Ok(Ok(Tally::default())))
+                .unwrap_or_else(|_| Err(Failure("the patient way panicked".into())))
+        })?;
+        tally.add(patient);
     }
     if options.keep {
         keep(&net)?;
@@ -141,7 +163,12 @@ fn ask_all(
         let round = cleaning.join().unwrap_or_else(|_| Err(Failure("the clean driver panicked".into())));
         judge_round("clean", chosen, round, tally)
     })?;
-    large(net, mailprobe, setups, options.figures, tally)
+    large(net, mailprobe, setups, options.figures, tally)?;
+    if options.ways.contains(&Way::Resolvers) && options.only.is_none() {
+        let folder = mailprobe.binary.parent().unwrap_or(Path::new("."));
+        crate::measure::beside_resolvers(folder, &options.engine, tally)?;
+    }
+    Ok(())
 }
 
 fn binary(options: &Options, net: &Net) -> Result<PathBuf, Failure> {
@@ -160,11 +187,22 @@ fn judge_round(
     round: Result<Round, Failure>,
     tally: &mut Tally,
 ) -> Result<(), Failure> {
+    let rows = chosen.iter().map(|case| (case.name, case.address, case.reason));
+    judge_rows(way, rows, round, tally)
+}
+
+/// The same for rows of name, address and reason.
+fn judge_rows<'a>(
+    way: &str,
+    rows: impl Iterator<Item = (&'a str, &'a str, &'a str)>,
+    round: Result<Round, Failure>,
+    tally: &mut Tally,
+) -> Result<(), Failure> {
     process::interrupted()?;
     let round =
         round.unwrap_or_else(|Failure(message)| Round { complaints: vec![message], ..Round::default() });
-    for case in chosen {
-        tally.check(&format!("{way} {}", case.name), judge(case.reason, round.answers.get(case.address)));
+    for (name, address, reason) in rows {
+        tally.check(&format!("{way} {name}"), judge(reason, round.answers.get(address)));
     }
     let smooth = round.complaints.is_empty();
     tally.check(way, if smooth { Ok("nothing else".into()) } else { Err(round.complaints.join("\n")) });

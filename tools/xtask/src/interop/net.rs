@@ -68,6 +68,8 @@ impl Net {
     pub fn command(&self, space: Space, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.space(space)]).arg(program);
+        // Runs at the same time have no state file in common.
+        command.env("MAILPROBE_STATE", "none");
         command
     }
 

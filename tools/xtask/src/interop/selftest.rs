@@ -14,27 +14,26 @@ const TOOL_LIMIT: Duration = Duration::from_secs(60);
 pub fn run(net: &Net, cases: &[&Case]) -> Result<Tally, Failure> {
     let mut tally = Tally::default();
     for case in cases {
-        let (seen, expected) = match case.witness {
-            Witness::Rcpt(server, expected) => {
-                (rcpt_reply(net, server, case.address, TLS)?, expected.to_owned())
-            }
-            Witness::ClearRcpt(server, expected) => {
-                (rcpt_reply(net, server, case.address, &[])?, expected.to_owned())
-            }
-            Witness::Banner(server, expected) => (banner(net, server)?, expected.to_owned()),
-            Witness::Dns(status, words) => {
-                let (seen_status, records) = mx(net, case.address)?;
-                let fits = seen_status == status && records.contains(words);
-                let seen = format!("{seen_status} {records}");
-                let outcome = if fits { Ok(seen) } else { Err(format!("{seen}, not {status} {words}")) };
-                tally.check(case.name, outcome);
-                continue;
-            }
-        };
-        let fits = seen.starts_with(&expected);
-        tally.check(case.name, if fits { Ok(seen) } else { Err(format!("{seen}, not {expected}")) });
+        tally.check(case.name, look(net, case.address, &case.witness)?);
     }
     Ok(tally)
+}
+
+/// What a witness sees, or what it sees instead.
+pub fn look(net: &Net, address: &str, witness: &Witness) -> Result<Result<String, String>, Failure> {
+    let (seen, expected) = match *witness {
+        Witness::Rcpt(server, expected) => (rcpt_reply(net, server, address, TLS)?, expected),
+        Witness::ClearRcpt(server, expected) => (rcpt_reply(net, server, address, &[])?, expected),
+        Witness::Banner(server, expected) => (banner(net, server)?, expected),
+        Witness::Dns(status, words) => {
+            let (seen_status, records) = mx(net, address)?;
+            let fits = seen_status == status && records.contains(words);
+            let seen = format!("{seen_status} {records}");
+            return Ok(if fits { Ok(seen) } else { Err(format!("{seen}, not {status} {words}")) });
+        }
+    };
+    let fits = seen.starts_with(expected);
+    Ok(if fits { Ok(seen) } else { Err(format!("{seen}, not {expected}")) })
 }
 
 /// The reply to RCPT.

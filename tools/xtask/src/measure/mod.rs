@@ -9,11 +9,13 @@
 //! - `sick` (sick.rs): three sick sites among a thousand;
 //! - `api` (api.rs): checks over HTTP beside a bare hyper server;
 //! - `intake` (intake.rs): batches accepted, beside redb alone;
-//! - `dns` (dns.rs): look-ups beside dnsperf.
+//! - `dns` (dns.rs): look-ups beside dnsperf;
+//! - `bursts` (bursts.rs): a list beside Unbound, BIND, Knot Resolver and dnsmasq (root: it makes network namespaces).
 //!
 //! Nothing here fails for being slow: figures are for people to compare. A wrong verdict does fail.
 
 mod api;
+mod bursts;
 mod cost;
 mod delay;
 mod dns;
@@ -22,6 +24,7 @@ mod intake;
 mod line;
 mod loadtest;
 mod long;
+mod resolvers;
 mod scene;
 mod sessions;
 mod sick;
@@ -32,14 +35,14 @@ use crate::interop::report::{self, Tally};
 use crate::soak::world::World;
 use clap::{Args, ValueEnum};
 use cost::Cost;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 pub use crate::interop::Failure;
 
 #[derive(Args)]
 pub struct Options {
-    /// Which measurements [default: all but `long`, `api`, `intake` and `dns`]
+    /// Which measurements [default: all but `long`, `api`, `intake`, `dns` and `bursts`]
     #[arg(value_enum)]
     names: Vec<Name>,
     /// Runs of each row; the one with the median CPU time is shown.
@@ -78,6 +81,8 @@ enum Name {
     Intake,
     /// CPU of look-ups.
     Dns,
+    /// Time and losses of a list's questions beside real resolvers.
+    Bursts,
 }
 
 /// Measures, prints a table for each name and counts whether the verdicts were right.
@@ -105,9 +110,17 @@ fn run(options: &Options) -> Result<Tally, Failure> {
             Name::Api => api::run(&bench, &mut tally)?,
             Name::Intake => intake::run(&bench, &mut tally)?,
             Name::Dns => dns::run(&bench, &mut tally)?,
+            Name::Bursts => bursts::run(&bench, &mut tally)?,
         }
     }
     Ok(tally)
+}
+
+/// One run of `bursts` beside each resolver with the binaries of a folder, for the interop suite.
+pub fn beside_resolvers(bin_dir: &Path, flags: &[String], tally: &mut Tally) -> Result<(), Failure> {
+    let world = World::of(Some(bin_dir), true)?;
+    let bench = Bench { world, given: true, runs: 1, lines: 0, flags: flags.to_vec() };
+    bursts::beside_each(&bench, tally)
 }
 
 /// What all measurements have in common.

@@ -149,7 +149,7 @@ impl Bench {
         command.args(["--column", "email", "--resolver", &peers.resolver, "--smtp-port", &peers.smtp_port]);
         command.args(&peers.networks).args(["--ehlo", "probe.example"]);
         command.args(["--mail-from", "postmaster@probe.example"]).args(flags).args(&self.flags);
-        command.stdout(Stdio::null());
+        command.env("MAILPROBE_STATE", "none").stdout(Stdio::null());
         command
     }
 

@@ -1,10 +1,11 @@
 //! A resolver of the simulation: reads a question and writes an answer (RFC 1035 4), byte by byte.
 
-use super::plan::{Named, Plan, Zone};
+use super::plan::{Host, Named, Plan, Zone};
 
 pub(super) const A: u16 = 1;
+const AAAA: u16 = 28;
 pub(super) const MX: u16 = 15;
-const NO_ERROR: u8 = 0;
+pub(super) const NO_ERROR: u8 = 0;
 const SERVFAIL: u8 = 2;
 pub(super) const NX_DOMAIN: u8 = 3;
 
@@ -63,6 +64,9 @@ pub fn answer(query: &Query<'_>, plan: &Plan, tcp: bool) -> Option<Vec<u8>> {
         Some(Named::Host(index)) if query.kind == A => {
             Some(query.with(&[plan.hosts[*index as usize].address.octets().to_vec()]))
         }
+        Some(Named::Host(index)) if query.kind == AAAA && plan.hosts[*index as usize].ipv6.is_some() => {
+            Some(query.with(&[Host::ipv6_of(*index).octets().to_vec()]))
+        }
         Some(Named::Host(_)) => Some(query.without(NO_ERROR)),
         None => Some(query.without(NX_DOMAIN)),
     }
@@ -93,8 +97,16 @@ impl Query<'_> {
         message
     }
 
+    /// No records; where that is a denial, with the SOA record of the root, as proof (RFC 2308 3).
     pub(super) fn without(&self, code: u8) -> Vec<u8> {
-        self.head(code, false, 0)
+        let mut message = self.head(code, false, 0);
+        if matches!(code, NO_ERROR | NX_DOMAIN) {
+            message[9] = 1;
+            // The root; SOA, class IN, an hour, 22 bytes: two names that are the root, and five numbers of a minute each.
+            message.extend_from_slice(&[0, 0, 6, 0, 1, 0, 0, 14, 16, 0, 22, 0, 0]);
+            message.extend_from_slice(&[0, 0, 0, 60].repeat(5));
+        }
+        message
     }
 
     fn truncated(&self) -> Vec<u8> {

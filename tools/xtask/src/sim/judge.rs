@@ -1,105 +1,158 @@
-//! What was said about whom, and whether a verdict may rest on it.
+//! Whether a verdict may rest on what was said, and whether it came in time.
 
-use super::plan::{Fate, Named, Plan, Zone};
-use super::texts::Kind;
+use super::ledger::{ACCEPTED, DISABLED, FULL, Ledger, NOT_FOUND, Said, UNCLEAR, Wrong, word};
+use super::plan::{FIRST_ADDRESS, Fate, Host, Named, Plan, Zone};
 use engine::Priority;
+use engine::config::Pace;
 use engine_proto::limits::SINGLE_PATIENCE;
 use engine_proto::verdict::Reason;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// What a host can have said.
-const ACCEPTED: u8 = 1;
-const NOT_FOUND: u8 = 2;
-const FULL: u8 = 4;
-const DISABLED: u8 = 8;
-const OTHER: u8 = 16;
-
-/// Every answer to a RCPT.
-pub struct Ledger {
-    /// Host and what it said, of each mailbox.
-    mailboxes: Vec<Vec<(u32, u8)>>,
-    /// The same of recipients that nobody owns, of each domain.
-    strangers: Vec<Vec<(u32, u8)>>,
+/// What `ledger` and the truth say about a verdict.
+pub struct Verdict {
+    pub mailbox: u32,
+    pub priority: Priority,
+    pub reason: Reason,
 }
 
-impl Ledger {
-    pub fn new(plan: &Plan) -> Ledger {
-        Ledger {
-            mailboxes: vec![Vec::new(); plan.mailboxes.len()],
-            strangers: vec![Vec::new(); plan.domains.len()],
-        }
-    }
+/// Wrong verdicts of single checks at a host before they are too many.
+const WRONG_MAX: u32 = 20;
+/// How long a refused control recipient speaks for single checks.
+const BELIEVED: Duration = Duration::from_secs(600);
+/// How much later than computed a client may have had its answer.
+const MARGIN: Duration = Duration::from_secs(3);
 
-    pub fn said(&mut self, mailbox: u32, host: u32, fate: &Fate) {
-        self.mailboxes[mailbox as usize].push((host, word(fate)));
-    }
-
-    pub fn said_of_stranger(&mut self, domain: u32, host: u32, fate: &Fate) {
-        self.strangers[domain as usize].push((host, word(fate)));
-    }
-
-    /// Whether a host of the domain accepted a recipient that nobody owns.
-    fn takes_strangers(&self, domain: u32) -> bool {
-        self.strangers[domain as usize].iter().any(|(_, word)| *word == ACCEPTED)
-    }
-
-    /// Whether a verdict has the evidence that it needs, and does not contradict the truth.
-    pub fn judge(&self, plan: &Plan, mailbox: u32, priority: Priority, reason: Reason) -> Result<(), String> {
-        let entry = &plan.mailboxes[mailbox as usize];
+impl Verdict {
+    /// Whether it has the evidence that it needs, and does not contradict the truth.
+    pub fn judge(&self, plan: &Plan, ledger: &mut Ledger) -> Result<(), String> {
+        let entry = &plan.mailboxes[self.mailbox as usize];
         let domain = &plan.domains[entry.domain as usize];
         let dead = matches!(domain.zone, Zone::NoSuchName | Zone::NullMx | Zone::NoHost | Zone::Empty);
         if dead {
-            return match reason {
+            return match self.reason {
                 Reason::MailboxNotFound => Ok(()),
                 other => Err(format!("{} at a domain that takes no mail", other.as_str())),
             };
         }
-        let said = &self.mailboxes[mailbox as usize];
-        let was_said = |word: u8| said.iter().any(|(_, known)| *known == word);
+        match self.reason {
+            Reason::MailboxExists | Reason::RoleAccount => self.is_no_false_confirmation(plan, ledger)?,
+            Reason::MailboxNotFound => self.is_no_false_denial(plan, ledger)?,
+            _ => {}
+        }
+        if !self.has_evidence(plan, ledger) {
+            let said: Vec<_> =
+                ledger.of_mailbox(self.mailbox).iter().map(|said| (said.host, said.word)).collect();
+            return Err(format!("{} without evidence; {said:?} was said", self.reason.as_str()));
+        }
+        Ok(())
+    }
+
+    fn has_evidence(&self, plan: &Plan, ledger: &Ledger) -> bool {
+        let entry = &plan.mailboxes[self.mailbox as usize];
+        let said = ledger.of_mailbox(self.mailbox);
+        let was_said = |word: u8| said.iter().any(|said| said.word == word);
+        let strangers = ledger.of_strangers(entry.domain);
         // The same host accepted this one and dealt so with a stranger.
         let beside = |word: u8| {
-            let accepts = said.iter().filter(|(_, known)| *known == ACCEPTED);
-            accepts.clone().any(|(host, _)| self.strangers[entry.domain as usize].contains(&(*host, word)))
+            let accepts = said.iter().filter(|said| said.word == ACCEPTED);
+            accepts.clone().any(|accept| {
+                strangers.iter().any(|stranger| stranger.host == accept.host && stranger.word == word)
+            })
         };
-        let holds = match reason {
-            Reason::MailboxExists => !entry.role && beside(NOT_FOUND),
-            Reason::RoleAccount => entry.role && beside(NOT_FOUND),
-            // Rows of a domain that accepted a stranger are not asked about one by one.
-            Reason::CatchAll if priority != Priority::Single => self.takes_strangers(entry.domain),
+        let patient = self.priority != Priority::Single;
+        match self.reason {
+            Reason::MailboxExists | Reason::RoleAccount
+                if entry.role != (self.reason == Reason::RoleAccount) =>
+            {
+                false
+            }
+            Reason::MailboxExists | Reason::RoleAccount => {
+                said.iter().any(|accept| self.is_backed(entry.domain, ledger, accept))
+            }
+            // Rows of a domain that accepted strangers are not asked about one by one.
+            Reason::CatchAll if patient && !was_said(ACCEPTED) => accept_strangers(strangers, 2),
+            Reason::CatchAll if patient => accept_strangers(strangers, 1),
             Reason::CatchAll => beside(ACCEPTED),
-            Reason::MailboxNotFound => was_said(NOT_FOUND),
+            Reason::MailboxNotFound => was_said(NOT_FOUND) || was_said(UNCLEAR) && !entry.exists(),
             Reason::InboxFull => was_said(FULL),
             Reason::MailboxDisabled => was_said(DISABLED),
             Reason::Unverifiable => true,
             _ => false,
-        };
-        if !holds {
-            return Err(format!("{} without evidence; {:?} was said", reason.as_str(), said));
         }
-        match (reason, &entry.fate) {
-            (Reason::MailboxExists | Reason::RoleAccount, fate)
-                if word(fate) & (NOT_FOUND | DISABLED | FULL) != 0 =>
-            {
-                Err(format!("{} against the truth", reason.as_str()))
+    }
+
+    /// Whether the host of this accept told mailboxes apart: in the same session, where somebody can wait for it.
+    fn is_backed(&self, domain: u32, ledger: &Ledger, accept: &Said) -> bool {
+        if accept.word != ACCEPTED {
+            return false;
+        }
+        ledger.is_followed_by_refusal(domain, accept)
+            || ledger.is_beside_refused_controls(domain, accept)
+            || self.priority == Priority::Single
+                && ledger.is_behind_refused_control(domain, accept, BELIEVED + MARGIN)
+    }
+
+    fn is_no_false_confirmation(&self, plan: &Plan, ledger: &mut Ledger) -> Result<(), String> {
+        let entry = &plan.mailboxes[self.mailbox as usize];
+        let said = ledger.of_mailbox(self.mailbox);
+        let against = Err(format!("{} against the truth", self.reason.as_str()));
+        let misled = said.iter().rev().find(|said| said.word == ACCEPTED && !said.honest).copied();
+        if entry.exists() {
+            // A server that accepts everyone may well accept one whose mailbox is full.
+            let open = word(&entry.fate) & (DISABLED | FULL) == 0;
+            return if open || misled.is_some() { Ok(()) } else { against };
+        }
+        match misled {
+            Some(said) if self.priority == Priority::Single => {
+                not_too_many(plan, ledger, said.host, Wrong::Confirmed)
             }
-            (Reason::MailboxNotFound, Fate::Accepted) => Err("mailbox_not_found against the truth".into()),
-            _ => Ok(()),
+            _ => against,
         }
+    }
+
+    fn is_no_false_denial(&self, plan: &Plan, ledger: &mut Ledger) -> Result<(), String> {
+        let entry = &plan.mailboxes[self.mailbox as usize];
+        if entry.fate != Fate::Accepted {
+            return Ok(());
+        }
+        let refusal = ledger.of_mailbox(self.mailbox).iter().find(|said| said.word == NOT_FOUND).copied();
+        let Some(refusal) = refusal else {
+            return Err("mailbox_not_found against the truth".into());
+        };
+        if !ledger.is_behind_known_accept(entry.domain, &refusal) {
+            // Nothing shows that this server ever told its mailboxes apart.
+            return Ok(());
+        }
+        if self.priority == Priority::Single {
+            return not_too_many(plan, ledger, refusal.host, Wrong::Denied);
+        }
+        Err("mailbox_not_found against the truth, where another one had been accepted before".into())
     }
 }
 
-fn word(fate: &Fate) -> u8 {
-    match fate {
-        Fate::Accepted => ACCEPTED,
-        Fate::Greylisted(_) => OTHER,
-        Fate::Refused(text) => match text.kind {
-            Kind::NotFound => NOT_FOUND,
-            Kind::Full => FULL,
-            Kind::Disabled => DISABLED,
-            _ => OTHER,
-        },
+/// Whether strangers were accepted by one host in so many sessions.
+fn accept_strangers(strangers: &[Said], sessions: usize) -> bool {
+    let accepted = || strangers.iter().filter(|said| said.word == ACCEPTED);
+    accepted().any(|first| {
+        let mut links: Vec<u32> =
+            accepted().filter(|said| said.host == first.host).map(|said| said.link).collect();
+        links.sort_unstable();
+        links.dedup();
+        links.len() >= sessions
+    })
+}
+
+/// Counts a wrong verdict of a single check.
+fn not_too_many(plan: &Plan, ledger: &mut Ledger, host: u32, wrong: Wrong) -> Result<(), String> {
+    // Under this pace each shard asks every site, and knows what it has heard itself.
+    let shards = if plan.pace == Pace::Lab { plan.shards as u32 } else { 1 };
+    let count = ledger.count_wrong(host, wrong);
+    if count <= WRONG_MAX * shards {
+        return Ok(());
     }
+    let name = &plan.hosts[host as usize].name;
+    Err(format!("{count} single checks were misled by {name} ({wrong:?})"))
 }
 
 /// Whether an address of a well site was answered truly and in a time that follows from the site's ceiling and its own
@@ -179,8 +232,135 @@ impl Plan {
 
     /// The host at this address.
     pub fn host_at(&self, address: SocketAddr) -> Option<u32> {
-        let IpAddr::V4(address) = address.ip() else { return None };
-        let index = address.to_bits().checked_sub(0x2d00_0000)?;
+        let index = match address.ip() {
+            IpAddr::V4(address) => address.to_bits().checked_sub(FIRST_ADDRESS)?,
+            IpAddr::V6(address) => {
+                (address.to_bits().checked_sub(Host::ipv6_of(0).to_bits())?).try_into().ok()?
+            }
+        };
         ((index as usize) < self.hosts.len()).then_some(index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::change::{Change, Trigger, Turn};
+    use super::super::plan::Mailbox;
+    use super::super::recipients::{Asked, Recipients};
+    use super::super::texts::{Kind, Text};
+    use super::*;
+
+    const UNKNOWN: Fate = Fate::Refused(Text { kind: Kind::NotFound, words: "550 5.1.1 No such user" });
+    const DENIED: Fate = Fate::Refused(Text { kind: Kind::Unclear, words: "550 Access denied" });
+    const ACCEPTS_ALL: Option<Turn> = Some(Turn::AcceptsAll);
+    const REFUSES_ALL: Option<Turn> =
+        Some(Turn::RefusesAll(Text { kind: Kind::NotFound, words: "550 5.1.1 No such user" }));
+
+    /// One host, one domain: `a` and `b` exist, `x` and `y` do not, and two letters are of a control recipient. After
+    /// `changes`.0 unknown recipients of a session the host changes.
+    fn world(strangers: Fate, changes: Option<(u32, Turn)>) -> Plan {
+        let mut plan = (1..).map(Plan::draw).find(|plan| plan.hosts[0].manners.everybody.is_none()).unwrap();
+        (plan.misleads, plan.pace) = (true, Pace::Polite);
+        plan.domains[0].strangers = strangers.clone();
+        plan.hosts[0].manners.accepts_all = false;
+        plan.hosts[0].manners.tricks.change =
+            changes.map(|(most, turn)| Change { trigger: Trigger::Session(most), turn });
+        plan.mailboxes.clear();
+        plan.by_address.clear();
+        for (local, fate) in
+            [("a", Fate::Accepted), ("b", Fate::Accepted), ("x", strangers.clone()), ("y", strangers)]
+        {
+            let address = format!("{local}@{}", plan.domains[0].name);
+            plan.by_address.insert(address.clone(), plan.mailboxes.len() as u32);
+            plan.mailboxes.push(Mailbox { address, domain: 0, fate, role: false });
+        }
+        plan
+    }
+
+    /// Asks about recipients: `1a` is `a` in session 1, and a number alone is a pause in seconds.
+    fn ask(plan: &Plan, script: &str) -> Recipients {
+        let mut recipients = Recipients::new(plan);
+        let (mut now, mut unknown) = (Duration::ZERO, [0; 10]);
+        for (place, word) in (0..).zip(script.split_whitespace()) {
+            if let Ok(seconds) = word.parse() {
+                now += Duration::from_secs(seconds);
+                continue;
+            }
+            let (link, local) = (u32::from(word.as_bytes()[0] - b'0'), &word[1..]);
+            now += Duration::from_secs(3);
+            let address = format!("{local}@{}", plan.domains[0].name);
+            let unknown = &mut unknown[link as usize];
+            let asked =
+                Asked { address: &address, link, place, unknown: *unknown, node: None, now, heard: now };
+            let fate = recipients.decide(plan, 0, &plan.hosts[0].manners, &asked, &mut Vec::new());
+            *unknown += u32::from(word_of(&fate) & (NOT_FOUND | UNCLEAR) != 0);
+        }
+        recipients
+    }
+
+    fn word_of(fate: &Fate) -> u8 {
+        super::word(fate)
+    }
+
+    /// Whether a verdict about the mailbox with this number holds after that.
+    fn holds(plan: &Plan, script: &str, mailbox: u32, priority: Priority, reason: Reason) -> bool {
+        ask(plan, script).judge(plan, &Verdict { mailbox, priority, reason }).is_ok()
+    }
+
+    #[test]
+    fn a_verdict_needs_the_evidence_of_a_session_that_is_honest_to_its_end() {
+        use Priority::{List, Single};
+        use Reason::{CatchAll, MailboxExists, MailboxNotFound, Unverifiable};
+        let (a, b, x, y) = (0, 1, 2, 3);
+        for (strangers, changes, script, mailbox, priority, reason, expected) in [
+            (UNKNOWN, None, "1a 1x", a, List, MailboxExists, true),
+            (UNKNOWN, None, "1a 1pq", a, List, MailboxExists, true),
+            (UNKNOWN, None, "1x 1a", a, List, MailboxExists, false),
+            (UNKNOWN, None, "1a 2x", a, List, MailboxExists, false),
+            (UNKNOWN, None, "1a", a, List, Unverifiable, true),
+            (UNKNOWN, None, "1x 1a", a, Single, MailboxExists, false),
+            (UNKNOWN, None, "1pq 2a", a, Single, MailboxExists, true),
+            (UNKNOWN, None, "1pq 700 2a", a, Single, MailboxExists, false),
+            (UNKNOWN, None, "1x", x, List, MailboxNotFound, true),
+            (UNKNOWN, None, "1y", x, List, MailboxNotFound, false),
+            // It accepts everyone after two.
+            (UNKNOWN, ACCEPTS_ALL, "1a 1x 1pq 1y", y, List, MailboxExists, false),
+            (UNKNOWN, ACCEPTS_ALL, "1a 1x 1pq 1y", y, Single, MailboxExists, true),
+            (UNKNOWN, ACCEPTS_ALL, "1a 1x 1pq 1y", y, List, Unverifiable, true),
+            (UNKNOWN, ACCEPTS_ALL, "1a 1x 1pq 1b", a, List, MailboxExists, true),
+            (UNKNOWN, ACCEPTS_ALL, "1a 1x 1pq 1b", b, List, MailboxExists, false),
+            // It refuses everyone after two.
+            (UNKNOWN, REFUSES_ALL, "1a 1x 1pq 1b", b, List, MailboxNotFound, false),
+            (UNKNOWN, REFUSES_ALL, "1x 1pq 1b", b, List, MailboxNotFound, true),
+            (UNKNOWN, REFUSES_ALL, "1x 1pq 1b 1a", b, List, MailboxNotFound, true),
+            (UNKNOWN, REFUSES_ALL, "1a 3600 1x 1pq 1b", b, List, MailboxNotFound, true),
+            (UNKNOWN, REFUSES_ALL, "1a 1x 1pq 1b", b, Single, MailboxNotFound, true),
+            // Its refusals do not say of whom they are.
+            (DENIED, None, "1a 1pq 1pr 1b", a, List, MailboxExists, true),
+            (DENIED, None, "1a 1pq 1pr 1b", b, List, MailboxExists, true),
+            (DENIED, None, "1a 1pq 1b", a, List, MailboxExists, false),
+            (DENIED, None, "1a 1pq 1pr", a, List, MailboxExists, false),
+            (DENIED, None, "1x", x, List, MailboxNotFound, true),
+            (DENIED, ACCEPTS_ALL, "1a 1pq 1pr 1x", x, List, MailboxExists, false),
+            // It accepts strangers.
+            (Fate::Accepted, None, "1a 1pq", a, List, CatchAll, true),
+            (Fate::Accepted, None, "1pq", b, List, CatchAll, false),
+            (Fate::Accepted, None, "1pq 1pr", b, List, CatchAll, false),
+            (Fate::Accepted, None, "1pq 2pr", b, List, CatchAll, true),
+            (Fate::Accepted, None, "1pq 2pr", b, Single, CatchAll, false),
+        ] {
+            let plan = world(strangers, changes.map(|turn| (2, turn)));
+            let held = holds(&plan, script, mailbox, priority, reason);
+            assert_eq!(held, expected, "{script}: {} of {mailbox}, {changes:?}", reason.as_str());
+        }
+    }
+
+    #[test]
+    fn single_checks_are_misled_so_often_and_no_more() {
+        let plan = world(UNKNOWN, Some((1, Turn::AcceptsAll)));
+        let mut recipients = ask(&plan, "1a 1pq 1x");
+        let verdict = Verdict { mailbox: 2, priority: Priority::Single, reason: Reason::MailboxExists };
+        let held = (0..25).filter(|_| recipients.judge(&plan, &verdict).is_ok()).count();
+        assert_eq!(held, 20);
     }
 }

@@ -3,9 +3,14 @@
 //! A seed draws a world (`plan.rs`), the world plays all mail servers and resolvers (`world.rs`, `smtp.rs`, `dns.rs`) and
 //! holds the engine to its invariants (`judge.rs`). A breach is printed with the seed, the invariant and the story.
 
+mod budget;
+mod change;
 mod dns;
 mod judge;
+mod ledger;
+mod misleading;
 mod plan;
+mod recipients;
 mod scaling;
 mod smtp;
 mod texts;
@@ -16,8 +21,10 @@ use crate::interop::process::{interrupted, watch_signals};
 use crate::interop::report::{self, Tally};
 use clap::Args;
 use engine::config::EngineConfig;
-use engine::sim::{Ending, FAULTS, Fault, Setup};
+use engine::sim::{Ending, FAULTS, FAULTS_OF_EVIDENCE, Fault, Setup};
 use plan::Plan;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Mutex;
@@ -39,6 +46,9 @@ pub struct Options {
     /// Plant a fault and see whether it is noticed.
     #[arg(long, value_parser = fault)]
     plant: Option<Fault>,
+    /// Go on after a failure, and count the kinds of breaches with the first seed and request of each.
+    #[arg(long)]
+    survey: bool,
     /// Measure one shard against two on each runtime and driver, with peers in memory.
     #[arg(long)]
     scaling: bool,
@@ -51,19 +61,24 @@ pub struct Options {
 }
 
 fn fault(name: &str) -> Result<Fault, String> {
-    let known = FAULTS.iter().find(|(_, known)| *known == name);
-    known.map(|(fault, _)| *fault).ok_or_else(|| {
-        let names: Vec<&str> = FAULTS.iter().map(|(_, name)| *name).collect();
+    faults().find(|(_, known)| *known == name).map(|(fault, _)| fault).ok_or_else(|| {
+        let names: Vec<&str> = faults().map(|(_, name)| name).collect();
         format!("one of {}", names.join(", "))
     })
 }
 
+/// Every fault that can be planted.
+fn faults() -> impl Iterator<Item = (Fault, &'static str)> {
+    FAULTS.into_iter().chain(FAULTS_OF_EVIDENCE)
+}
+
 /// Seeds of the small version.
 const SMALL_SEEDS: u64 = 200;
-/// Seeds within which a planted fault must show.
+/// Seeds within which a planted fault must show; and one that only sites show that mislead.
 const FAULT_SEEDS: u64 = 8;
+const FAULT_OF_EVIDENCE_SEEDS: u64 = 256;
 /// A world that is not done by then is not going to be.
-const LIMIT: Duration = Duration::from_secs(3600);
+const LIMIT: Duration = Duration::from_secs(5 * 3600);
 
 pub fn main(options: &Options) -> ExitCode {
     let mut tally = Tally::default();
@@ -105,11 +120,13 @@ fn run(seed: u64, fault: Option<Fault>, telling: Option<u64>) -> Result<Outcome,
         pace: plan.pace,
         sessions: plan.sessions,
         tickets_max: 4096,
+        installation: std::array::from_fn(|at| seed.to_le_bytes()[at % 8]),
         ..EngineConfig::default()
     };
+    let ipv6 = plan.ipv6;
     let world = World::new(plan, seed, telling);
     let arrivals = world.arrivals();
-    let setup = Setup { seed, config, ipv6: false, fault, limit: LIMIT };
+    let setup = Setup { seed, config, ipv6, fault, limit: LIMIT };
     let (ending, mut world) = engine::sim::run(setup, world, arrivals).map_err(|error| error.to_string())?;
     world.close();
     hold_to_the_end(&ending, &mut world);
@@ -140,51 +157,88 @@ fn hold_to_the_end(ending: &Ending, world: &mut World) {
     }
 }
 
-/// Many seeds, on several threads; the first that fails is told in full.
+/// Many seeds, on several threads; the first that fails is told in full, or all of them are counted.
 fn campaign(first: u64, seeds: u64, options: &Options, tally: &mut Tally) {
     let (next, broken) = (AtomicU64::new(0), AtomicBool::new(false));
-    let (addresses, failures) = (AtomicU64::new(0), Mutex::new(Vec::new()));
+    let (addresses, failures) = (AtomicU64::new(0), Mutex::new(Failures::default()));
     let begun = Instant::now();
-    std::thread::scope(|scope| {
-        for _ in 0..options.threads.max(1) {
-            scope.spawn(|| {
-                loop {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    if at >= seeds || broken.load(Ordering::Relaxed) || interrupted().is_err() {
-                        return;
-                    }
-                    let seed = first + at;
-                    match run(seed, None, options.ticket) {
-                        Ok(outcome) => {
-                            addresses.fetch_add(outcome.world.tickets.len() as u64, Ordering::Relaxed);
-                            if seeds == 1 {
-                                tell(&outcome);
-                            }
-                            if let Some(complaint) = complaint(seed, &outcome) {
-                                broken.store(true, Ordering::Relaxed);
-                                failures.lock().unwrap_or_else(|poison| poison.into_inner()).push(complaint);
-                            }
-                        }
-                        Err(error) => {
-                            broken.store(true, Ordering::Relaxed);
-                            failures.lock().unwrap_or_else(|poison| poison.into_inner()).push(error);
-                        }
-                    }
+    let work = || {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            if at >= seeds || broken.load(Ordering::Relaxed) || interrupted().is_err() {
+                return;
+            }
+            let (seed, outcome) = (first + at, run(first + at, None, options.ticket));
+            if let Ok(outcome) = &outcome {
+                addresses.fetch_add(outcome.world.tickets.len() as u64, Ordering::Relaxed);
+                if seeds == 1 {
+                    tell(outcome);
                 }
-            });
+            }
+            let mut failures = failures.lock().unwrap_or_else(|poison| poison.into_inner());
+            if failures.take(seed, outcome) && !options.survey {
+                broken.store(true, Ordering::Relaxed);
+            }
         }
-    });
+    };
+    std::thread::scope(|scope| (0..options.threads.max(1)).for_each(|_| drop(scope.spawn(work))));
     let (seconds, addresses) = (begun.elapsed().as_secs_f64(), addresses.into_inner());
     let done = next.into_inner().min(seeds);
     let note = format!(
         "{done} worlds, {addresses} addresses in {seconds:.1} s, {:.1} us an address and thread",
         seconds * 1e6 * options.threads as f64 / addresses.max(1) as f64
     );
-    let mut failures = failures.into_inner().unwrap_or_else(|poison| poison.into_inner());
-    if failures.is_empty() && interrupted().is_err() {
-        failures.push(format!("interrupted: {note}"));
+    let failures = failures.into_inner().unwrap_or_else(|poison| poison.into_inner());
+    tally.check("worlds", failures.report(options.survey, note));
+}
+
+/// What went wrong in a campaign.
+#[derive(Default)]
+struct Failures {
+    told: Vec<String>,
+    /// By kind: in how many worlds, and where first.
+    kinds: BTreeMap<String, (u64, u64, Option<u64>)>,
+}
+
+impl Failures {
+    /// Takes what a seed came to; true when that is a failure.
+    fn take(&mut self, seed: u64, outcome: Result<Outcome, String>) -> bool {
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                self.told.push(error);
+                return true;
+            }
+        };
+        let Some(complaint) = complaint(seed, &outcome) else { return false };
+        self.told.push(complaint);
+        let mut seen = BTreeSet::new();
+        for breach in &outcome.world.breaches {
+            let kind = breach.kind();
+            if seen.insert(kind.clone()) {
+                self.kinds.entry(kind).or_insert((0, seed, breach.ticket)).0 += 1;
+            }
+        }
+        true
     }
-    tally.check("worlds", if failures.is_empty() { Ok(note) } else { Err(failures.join("\n")) });
+
+    fn report(mut self, survey: bool, note: String) -> Result<String, String> {
+        if self.told.is_empty() && interrupted().is_err() {
+            return Err(format!("interrupted: {note}"));
+        }
+        if self.told.is_empty() {
+            return Ok(note);
+        }
+        if !survey {
+            return Err(self.told.join("\n"));
+        }
+        let mut lines = vec![format!("{} of them broke an invariant; {note}", self.told.len())];
+        while let Some((kind, (worlds, seed, ticket))) = self.kinds.pop_first() {
+            let ticket = ticket.map_or(String::new(), |ticket| format!(" --ticket {ticket}"));
+            lines.push(format!("  {worlds} worlds, first: sim {seed}{ticket}: {kind}"));
+        }
+        Err(lines.join("\n"))
+    }
 }
 
 fn tell(outcome: &Outcome) {
@@ -209,34 +263,44 @@ fn complaint(seed: u64, outcome: &Outcome) -> Option<String> {
     Some(text)
 }
 
-/// Sees that a planted fault is noticed, and as what it is.
+/// Sees that a planted fault is noticed, and as what it is, in a world where all is well without it.
 fn plant(fault: Fault, first: u64, tally: &mut Tally) {
-    let name = FAULTS.iter().find(|(known, _)| *known == fault).map_or("", |(_, name)| name);
-    let invariant = broken_by(fault);
+    let name = faults().find(|(known, _)| *known == fault).map_or("", |(_, name)| name);
+    let of_evidence = FAULTS_OF_EVIDENCE.iter().any(|(known, _)| *known == fault);
+    let seeds = if of_evidence { FAULT_OF_EVIDENCE_SEEDS } else { FAULT_SEEDS };
+    tally.check(name, noticed(fault, first..first + seeds));
+}
+
+fn noticed(fault: Fault, seeds: Range<u64>) -> Result<String, String> {
+    let (invariant, count) = (broken_by(fault), seeds.end - seeds.start);
     let mut found = Vec::new();
-    for seed in first..first + FAULT_SEEDS {
-        match run(seed, Some(fault), None) {
-            Err(error) => return tally.check(name, Err(error)),
-            Ok(outcome) => {
-                let breaches = outcome.world.breaches;
-                if let Some(breach) = breaches.iter().find(|breach| breach.invariant == invariant) {
-                    return tally
-                        .check(name, Ok(format!("seed {seed}, {}: {}", invariant.name(), breach.text)));
-                }
-                found.extend(breaches.into_iter().map(|breach| breach.text));
-            }
+    for seed in seeds {
+        let breaches = run(seed, Some(fault), None)?.world.breaches;
+        if let Some(breach) = breaches.iter().find(|breach| breach.invariant == invariant)
+            && run(seed, None, None)?.world.breaches.is_empty()
+        {
+            return Ok(format!("seed {seed}, {}: {}", invariant.name(), breach.text));
         }
+        found.extend(breaches.into_iter().map(|breach| breach.text));
     }
     found.truncate(4);
-    tally
-        .check(name, Err(format!("{} was not noticed in {FAULT_SEEDS} worlds; {found:?}", invariant.name())));
+    Err(format!("{} was not noticed in {count} worlds; {found:?}", invariant.name()))
 }
 
 fn broken_by(fault: Fault) -> Invariant {
     match fault {
         Fault::LoseTicket | Fault::AnswerTwice | Fault::AnswerLate => Invariant::Answered,
-        Fault::SessionAsRecipient | Fault::ConfirmWithoutControl => Invariant::Truth,
-        Fault::IgnoreSessions | Fault::IgnoreStarts => Invariant::Manners,
+        Fault::SessionAsRecipient
+        | Fault::ConfirmWithoutControl
+        | Fault::BelieveAccept
+        | Fault::BelieveRefusals
+        | Fault::BelieveControl
+        | Fault::SpareEarly => Invariant::Truth,
+        Fault::IgnoreSessions
+        | Fault::IgnoreStarts
+        | Fault::IgnoreBudget
+        | Fault::ForgetReserved
+        | Fault::IgnoreBusy => Invariant::Manners,
         Fault::StarveSite => Invariant::Fairness,
         Fault::LeakTask | Fault::LeakSession | Fault::LeakGroup => Invariant::Memory,
     }

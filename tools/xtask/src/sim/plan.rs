@@ -3,13 +3,14 @@
 //! Everything that is later held against the engine is written down here or in the ledger of `world.rs`; nothing of it is
 //! asked of the engine.
 
+use super::misleading::Tricks;
 use super::texts::{Kind, Text, pick};
 use engine::Priority;
 use engine::config::Pace;
 use engine_proto::pace::{Ceiling, Profile};
 use fastrand::Rng;
 use std::collections::HashMap;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 /// A world that has not begun.
@@ -22,6 +23,12 @@ pub struct Plan {
     pub tight: bool,
     /// One query in so many is lost; 0: none.
     pub dns_loss: u32,
+    /// Some sites mislead, and verdicts need the evidence of a session.
+    pub misleads: bool,
+    /// Hosts can be reached at IPv6 addresses.
+    pub ipv6: bool,
+    /// Whoever is told that a budget is used up asks again.
+    pub asks_again: bool,
     pub sites: Vec<Site>,
     pub hosts: Vec<Host>,
     pub domains: Vec<Domain>,
@@ -50,6 +57,8 @@ pub struct Site {
     pub domains: u32,
     /// The slowest round trip to it.
     pub round_trip: Duration,
+    /// How urgently its addresses are asked about, where that is the same for all.
+    pub priority: Option<Priority>,
 }
 
 pub struct Host {
@@ -58,6 +67,8 @@ pub struct Host {
     pub address: Ipv4Addr,
     pub state: State,
     pub manners: Manners,
+    /// It has an IPv6 address as well, and behaves like this there.
+    pub ipv6: Option<Manners>,
 }
 
 /// What comes of connecting to a host.
@@ -99,6 +110,7 @@ pub struct Manners {
     pub accepts_all: bool,
     /// It says this about everybody.
     pub everybody: Option<Fate>,
+    pub tricks: Tricks,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,6 +170,8 @@ pub struct Domain {
     pub hosts: Vec<(u16, u32)>,
     /// What becomes of recipients that nobody owns.
     pub strangers: Fate,
+    /// What becomes of `postmaster`; `None`: the same.
+    pub postmaster: Option<Fate>,
 }
 
 /// What a host says about a recipient.
@@ -178,18 +192,31 @@ pub struct Mailbox {
 
 /// Domains of a hoster: more than any site may have sessions by default.
 const HOSTED: u32 = 16;
+/// The address of the first host: public ones, one a host.
+pub(super) const FIRST_ADDRESS: u32 = 0x2d00_0000;
+/// The same of IPv6, to which the host's number is added.
+const FIRST_IPV6: u128 = 0x2a0d_0000_0000_0000_0000_0000_0000_0000;
+/// The part of the worlds that has sites that mislead.
+const MISLEADING_WORLDS: f32 = 0.0;
+/// Addresses of a world, and of one that has misleading sites beside the others.
+const ADDRESSES: [std::ops::Range<u32>; 2] = [950..1050, 250..350];
 
 impl Plan {
     pub fn draw(seed: u64) -> Plan {
         let mut random = Rng::with_seed(seed);
         let pace = random.choice([Pace::Polite, Pace::Polite, Pace::Fast, Pace::Lab]).unwrap_or(Pace::Polite);
         let sessions = random.choice([1000, 1000, 1000, 40]).unwrap_or(1000);
+        // Of its own, so that the other worlds of a seed stay as they are.
+        let mut misleading = Rng::with_seed(seed ^ 0x6d69_736c);
         let mut plan = Plan {
             pace,
             shards: random.choice([1, 1, 2, 3]).unwrap_or(1),
             sessions,
             tight: sessions < 500,
             dns_loss: random.choice([0, 50, 10]).unwrap_or(0),
+            misleads: misleading.f32() < MISLEADING_WORLDS,
+            ipv6: false,
+            asks_again: false,
             sites: Vec::new(),
             hosts: Vec::new(),
             domains: Vec::new(),
@@ -202,12 +229,23 @@ impl Plan {
             plan.draw_site(site, &mut random);
         }
         plan.draw_mailboxes(&mut random);
+        if plan.misleads {
+            plan.ipv6 = misleading.bool();
+            plan.asks_again = misleading.u8(..) < 64;
+            plan.draw_misleading(&mut misleading);
+        }
         plan.draw_asked(&mut random);
         plan
     }
 
     pub fn profile(&self) -> Profile {
         self.pace.into()
+    }
+
+    /// How a host behaves at its address of this family.
+    pub fn manners(&self, host: u32, ipv6: bool) -> &Manners {
+        let host = &self.hosts[host as usize];
+        host.ipv6.as_ref().filter(|_| ipv6).unwrap_or(&host.manners)
     }
 
     fn draw_site(&mut self, index: u32, random: &mut Rng) {
@@ -229,7 +267,7 @@ impl Plan {
             self.draw_domain(index, first, count, well, random);
         }
         let round_trip = round_trip.unwrap_or_default();
-        self.sites.push(Site { name, ceiling, well, asked: 0, domains, round_trip });
+        self.sites.push(Site { name, ceiling, well, asked: 0, domains, round_trip, priority: None });
     }
 
     fn draw_host(&mut self, site: &str, index: u32, number: u32, well: bool, random: &mut Rng) {
@@ -245,10 +283,10 @@ impl Plan {
         self.hosts.push(Host {
             name,
             site: index,
-            // Public addresses, one a host.
-            address: Ipv4Addr::from_bits(0x2d00_0000 + id),
+            address: Ipv4Addr::from_bits(FIRST_ADDRESS + id),
             state,
             manners: if well { Manners::well(random) } else { Manners::odd(number, random) },
+            ipv6: None,
         });
     }
 
@@ -276,12 +314,12 @@ impl Plan {
         };
         let name = format!("d{}.example", self.domains.len());
         self.by_name.insert(name.clone(), Named::Domain(self.domains.len() as u32));
-        self.domains.push(Domain { name, site, zone, hosts, strangers });
+        self.domains.push(Domain { name, site, zone, hosts, strangers, postmaster: None });
     }
 
     fn draw_mailboxes(&mut self, random: &mut Rng) {
         let hot: Vec<usize> = (0..4).map(|_| random.usize(..self.domains.len())).collect();
-        for number in 0..random.u32(950..1050) {
+        for number in 0..random.u32(ADDRESSES[usize::from(self.misleads)].clone()) {
             let popular = random.u8(..) < 64;
             let at =
                 if popular { hot[random.usize(..hot.len())] } else { random.usize(..self.domains.len()) };
@@ -301,6 +339,8 @@ impl Plan {
 
     fn draw_asked(&mut self, random: &mut Rng) {
         let span = random.choice([1, 5_000, 60_000]).unwrap_or(1);
+        // Long enough for what single checks believe to grow old.
+        let span = if self.misleads && random.u8(..) < 64 { 1_500_000 } else { span };
         let priorities = [Priority::Single, Priority::Batch, Priority::List];
         let (most, share) = (priorities[random.usize(..3)], random.u8(..));
         let repeats = random.usize(..50);
@@ -309,14 +349,43 @@ impl Plan {
         for mailbox in (0..count as u32).chain(repeated) {
             let at = Duration::from_millis(random.u64(..span));
             let priority = if random.u8(..) < share { most } else { priorities[random.usize(..3)] };
-            self.asked.push((mailbox, at, priority));
             let domain = &self.domains[self.mailboxes[mailbox as usize].domain as usize];
-            self.sites[domain.site as usize].asked += 1;
+            let site = &mut self.sites[domain.site as usize];
+            site.asked += 1;
+            self.asked.push((mailbox, at, site.priority.unwrap_or(priority)));
         }
     }
 }
 
+impl Host {
+    /// The IPv6 address of the host with this number.
+    pub fn ipv6_of(number: u32) -> Ipv6Addr {
+        Ipv6Addr::from_bits(FIRST_IPV6 + u128::from(number))
+    }
+
+    /// Whether it changes its behaviour, and every session after that meets the change.
+    pub fn changes_for_good(&self) -> bool {
+        let tricks = &self.manners.tricks;
+        tricks.nodes.is_none() && tricks.change.is_some_and(|change| change.lasts())
+    }
+}
+
+impl Mailbox {
+    /// Whether somebody owns it.
+    pub fn exists(&self) -> bool {
+        !matches!(&self.fate, Fate::Refused(text) if matches!(text.kind, Kind::NotFound | Kind::Unclear))
+    }
+}
+
 impl Fate {
+    /// What the host says, in short.
+    pub fn words(&self) -> &'static str {
+        match self {
+            Fate::Accepted => "250",
+            Fate::Refused(text) | Fate::Greylisted(text) => text.words,
+        }
+    }
+
     /// Somebody's, at a domain that deals so with strangers.
     fn draw(strangers: &Fate, well: bool, random: &mut Rng) -> Fate {
         let number = random.u8(..);
@@ -338,7 +407,7 @@ impl Fate {
 }
 
 impl Manners {
-    fn well(random: &mut Rng) -> Manners {
+    pub(super) fn well(random: &mut Rng) -> Manners {
         Manners {
             round_trip: Duration::from_millis(random.u64(1..300)),
             thinks: Duration::from_millis(random.u64(..20)),
@@ -361,6 +430,7 @@ impl Manners {
             connections_max: u32::MAX,
             accepts_all: false,
             everybody: None,
+            tricks: Tricks::default(),
         }
     }
 

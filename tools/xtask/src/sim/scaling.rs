@@ -3,7 +3,7 @@
 //! Two virtual processors may be two threads of one core, or share it with others. So in the same run one thread and two
 //! threads compute what shares nothing, which shows what the machine itself gives.
 
-use super::dns::{self, A, MX, NX_DOMAIN};
+use super::dns::{self, A, MX, NO_ERROR, NX_DOMAIN};
 use super::{Tally, report};
 use crate::interop::Failure;
 use engine::config::{DriverChoice, EngineConfig, Network, Pace, RuntimeChoice};
@@ -213,7 +213,7 @@ impl MemoryPeers for Peers {
             (MX, Some(domain), _) => query.with(&[dns::exchange(10, &format!("mx.d{domain}.example"))]),
             (A, _, Some(domain)) => query.with(&[(0x7f01_0000 + domain).to_be_bytes().to_vec()]),
             (_, None, None) => query.without(NX_DOMAIN),
-            _ => query.with(&[]),
+            _ => query.without(NO_ERROR),
         })
     }
 }

@@ -1,7 +1,10 @@
 //! The server's side of an SMTP session (RFC 5321), written for the simulation: it answers, misbehaves as its manners
 //! say, and notices what a client must not do.
 
+use super::change::Turn;
 use super::plan::{Banner, Delivery, Fate, Manners, Misdeed, StartTls};
+use super::recipients::Asked;
+use super::texts::Kind;
 use engine::sim::Wire;
 use engine_proto::limits::TRANSACTION_RECIPIENTS_MAX;
 use fastrand::Rng;
@@ -22,6 +25,11 @@ pub struct Peer {
     /// Of the session.
     pub recipients: u32,
     pub refused: u32,
+    unknown: u32,
+    /// The node that it is with deals so with everybody.
+    node: Option<Turn>,
+    /// When the client has heard that it is too fast.
+    pub pushed: Option<Duration>,
     /// Nothing is said any more.
     mute: bool,
     tls: bool,
@@ -39,22 +47,29 @@ enum Then {
 /// A session's surroundings while something is heard.
 pub struct Scene<'a> {
     pub now: Duration,
+    /// The connection's number.
+    pub link: u32,
     pub manners: &'a Manners,
     pub random: &'a mut Rng,
     pub wire: &'a mut Wire,
     /// What becomes of a recipient; notes that it was said.
-    pub decide: &'a mut dyn FnMut(&str) -> Fate,
+    pub decide: &'a mut dyn FnMut(&Asked<'_>, &mut Vec<String>) -> Fate,
     /// What the client must not have done.
     pub breaches: &'a mut Vec<String>,
 }
 
 const BYTES_MAX: usize = 1 << 20;
+/// The banner of a Cisco gateway.
+const CISCO: &str = "220 mx.example ESMTP IronPort";
 
 impl Peer {
     /// The connection is open at the client `after` now.
     pub fn greet(&mut self, after: Duration, busy: bool, scene: &mut Scene<'_>) {
+        let nodes = scene.manners.tricks.nodes;
+        self.node = nodes.filter(|nodes| scene.random.u8(..) < nodes.share).map(|nodes| nodes.turn);
         let (text, then) = match &scene.manners.banner {
             _ if busy => ("421 4.7.0 Too many connections from your address".to_owned(), Then::Close),
+            Banner::Good if scene.manners.tricks.cisco => (CISCO.to_owned(), Then::Listen),
             Banner::Good => ("220 mx ESMTP".to_owned(), Then::Listen),
             Banner::Refuses(text) => (text.words.to_owned(), Then::Close),
             Banner::Busy => ("421 4.3.2 Service not available".to_owned(), Then::Close),
@@ -187,20 +202,38 @@ impl Peer {
         if self.recipients > manners.session_recipients_max {
             return out.add("421 4.7.0 Too many recipients in this session".into(), Then::Close);
         }
+        if let Some(text) = manners.tricks.busy.filter(|_| self.refused >= manners.errors_max) {
+            self.pushed = Some(self.heard_at(scene, out));
+            return out.add(text.to_owned(), Then::Close);
+        }
         if self.accepted >= manners.recipients_max {
             self.refused += 1;
             return out.add("452 4.5.3 Too many recipients".into(), Then::Listen);
         }
-        let text = match (scene.decide)(address) {
+        if let Some(tarpit) = manners.tricks.tarpit.filter(|tarpit| self.refused >= tarpit.free) {
+            out.wait(tarpit.delay);
+        }
+        let asked = Asked {
+            address,
+            link: scene.link,
+            place: self.recipients,
+            unknown: self.unknown,
+            node: self.node,
+            now: scene.now,
+            heard: self.heard_at(scene, out),
+        };
+        let text = match (scene.decide)(&asked, scene.breaches) {
             Fate::Accepted => {
                 self.accepted += 1;
                 return out.add("250 2.1.5 Ok".into(), Then::Listen);
             }
-            Fate::Refused(text) | Fate::Greylisted(text) => text.words,
+            Fate::Refused(text) | Fate::Greylisted(text) => text,
         };
         self.refused += 1;
+        self.unknown += u32::from(matches!(text.kind, Kind::NotFound | Kind::Unclear));
+        let text = text.words;
         out.add(if manners.lines { in_lines(text, scene.random) } else { text.to_owned() }, Then::Listen);
-        if self.refused >= manners.errors_max {
+        if self.refused >= manners.errors_max && manners.tricks.busy.is_none() {
             match manners.hangs_up {
                 true => out.end(Then::Close),
                 false => out.add("421 4.7.0 Error: too many errors".into(), Then::Close),
@@ -208,50 +241,78 @@ impl Peer {
         }
     }
 
+    /// When the client has what is added to `out` now, as far as its own pace allows.
+    fn heard_at(&self, scene: &Scene<'_>, out: &Out) -> Duration {
+        scene.now + scene.manners.round_trip + scene.manners.thinks + out.waited
+    }
+
     /// Puts answers on the way as the host's manners have it.
     fn say(&mut self, after: Duration, out: Out, scene: &mut Scene<'_>) {
-        let bytes = out.replies.concat().into_bytes();
-        let (most, pause) = match scene.manners.delivery {
-            _ if bytes.is_empty() => (usize::MAX, 0),
-            Delivery::Burst => (usize::MAX, 0),
-            Delivery::Lines => (0, 2),
-            Delivery::Split => (200, 2),
-            Delivery::Drip => (3, 20),
-        };
-        let (mut last, mut rest) = (after, &bytes[..]);
-        while !rest.is_empty() {
-            let line = rest.iter().position(|&byte| byte == b'\n').map_or(rest.len(), |end| end + 1);
-            let size = if most == 0 { line } else { scene.random.usize(1..=most.min(rest.len())) };
-            let (piece, left) = rest.split_at(if most == usize::MAX { rest.len() } else { size });
-            scene.wire.send(last, piece.to_vec());
-            rest = left;
-            if !rest.is_empty() {
-                last += Duration::from_millis(scene.random.u64(..pause.max(1)));
-            }
+        let mut last = after;
+        for (waited, replies) in out.groups() {
+            last = last.max(after + waited);
+            last = deliver(last, replies.as_bytes(), scene);
         }
-        let after = last;
-        self.said_until = self.said_until.max(scene.now + after);
+        self.said_until = self.said_until.max(scene.now + last);
         match out.then {
-            Some(Then::Close) => scene.wire.finish(after),
-            Some(Then::Reset) => scene.wire.reset(after),
+            Some(Then::Close) => scene.wire.finish(last),
+            Some(Then::Reset) => scene.wire.reset(last),
             _ => {}
         }
         self.mute |= out.ends();
     }
 }
 
+/// Sends bytes in pieces from `after` on: when the last one arrives.
+fn deliver(after: Duration, bytes: &[u8], scene: &mut Scene<'_>) -> Duration {
+    let (most, pause) = match scene.manners.delivery {
+        _ if bytes.is_empty() => (usize::MAX, 0),
+        Delivery::Burst => (usize::MAX, 0),
+        Delivery::Lines => (0, 2),
+        Delivery::Split => (200, 2),
+        Delivery::Drip => (3, 20),
+    };
+    let (mut last, mut rest) = (after, bytes);
+    while !rest.is_empty() {
+        let line = rest.iter().position(|&byte| byte == b'\n').map_or(rest.len(), |end| end + 1);
+        let size = if most == 0 { line } else { scene.random.usize(1..=most.min(rest.len())) };
+        let (piece, left) = rest.split_at(if most == usize::MAX { rest.len() } else { size });
+        scene.wire.send(last, piece.to_vec());
+        rest = left;
+        if !rest.is_empty() {
+            last += Duration::from_millis(scene.random.u64(..pause.max(1)));
+        }
+    }
+    last
+}
+
 /// The answers to one read.
 #[derive(Default)]
 struct Out {
-    replies: Vec<String>,
+    /// With how long each was held back.
+    replies: Vec<(Duration, String)>,
+    waited: Duration,
     then: Option<Then>,
 }
 
 impl Out {
     fn add(&mut self, mut text: String, then: Then) {
         text.push_str("\r\n");
-        self.replies.push(text);
+        self.replies.push((self.waited, text));
         self.then = Some(then);
+    }
+
+    /// What follows is held back for longer.
+    fn wait(&mut self, delay: Duration) {
+        self.waited += delay;
+    }
+
+    /// The answers that are sent together.
+    fn groups(&self) -> impl Iterator<Item = (Duration, String)> {
+        self.replies.chunk_by(|a, b| a.0 == b.0).map(|group| {
+            let texts = group.iter().map(|(_, text)| text.as_str());
+            (group[0].0, texts.collect())
+        })
     }
 
     fn end(&mut self, then: Then) {

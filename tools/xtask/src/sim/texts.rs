@@ -15,9 +15,21 @@ pub enum Kind {
     Temporary,
     Relay,
     Auth,
+    /// A permanent refusal that does not say of whom or what.
+    Unclear,
 }
 
-const KINDS: usize = 9;
+const KINDS: usize = 10;
+
+/// Refusals that name neither the mailbox nor us.
+const UNCLEAR: [&str; 4] = ["550 Access denied", "554 5.7.1 Access denied", "550", "550 Declined"];
+
+/// A 421 that names our rate, for a client that asked about too many unknown recipients.
+pub const RATE: [&str; 3] = [
+    "421 4.7.0 Too many unknown recipients, slow down",
+    "421 4.7.1 Rate limit exceeded, try again later",
+    "421 4.7.28 Unusual rate of mail from your address, try again later",
+];
 
 /// A text with what it says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,5 +68,6 @@ fn read() -> [Vec<&'static str>; KINDS] {
             texts[kind as usize].push(words);
         }
     }
+    texts[Kind::Unclear as usize].extend(UNCLEAR);
     texts
 }

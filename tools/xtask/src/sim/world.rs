@@ -2,10 +2,11 @@
 //! whom, and holds the engine to what it owes.
 
 use super::dns;
-use super::judge::Ledger;
-use super::plan::{Fate, Plan, State};
+use super::judge::Verdict;
+use super::plan::{Manners, Plan, State};
+use super::recipients::{Asked, Recipients};
 use super::smtp::{Peer, Scene};
-use super::texts::Kind;
+use engine::config::Pace;
 use engine::sim::{Connect, Link, Wire};
 use engine::{Answer, Outage, Priority, Refusal, Request};
 use engine_proto::address::Address;
@@ -48,8 +49,30 @@ pub struct Breach {
     pub ticket: Option<u64>,
 }
 
-/// Breaches after which no more are written down.
+impl Breach {
+    /// What kind of breach it is: the text without its figures and lists.
+    pub fn kind(&self) -> String {
+        let (mut kind, mut depth) = (String::new(), 0_usize);
+        for letter in self.text.chars() {
+            match letter {
+                '[' => depth += 1,
+                ']' => depth = depth.saturating_sub(1),
+                _ if depth > 0 => {}
+                _ if letter.is_ascii_digit() => {
+                    if !kind.ends_with('#') {
+                        kind.push('#');
+                    }
+                }
+                _ => kind.push(letter),
+            }
+        }
+        format!("{}: {}", self.invariant.name(), kind.replace("#.#", "#"))
+    }
+}
+
+/// Breaches after which no more are written down, and how many of one kind are.
 const BREACHES_MAX: usize = 8;
+const ALIKE_MAX: usize = 2;
 /// The resolver.
 pub const RESOLVER: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(45, 255, 0, 53)), 53);
@@ -61,8 +84,10 @@ const OUTAGE_GRACE: Duration = Duration::from_secs(4);
 const DNS_LATENCY_MAX: Duration = Duration::from_millis(50);
 /// A question that nobody answers is open for longer: its three tries take 1, 2 and 4 s.
 const DNS_SILENCE: Duration = Duration::from_secs(6);
-/// How long a greylisted recipient is put off.
-const GREYLISTED: Duration = Duration::from_secs(60);
+/// Nobody asks again for longer whose site's budget is used up.
+const PATIENCE: Duration = Duration::from_secs(4 * 3600);
+/// How long a site is left alone at least that says we are too fast.
+const PUSHED: Duration = Duration::from_secs(5);
 
 pub struct World {
     pub plan: Rc<Plan>,
@@ -71,8 +96,7 @@ pub struct World {
     sites: Vec<Traffic>,
     hosts_open: Vec<u32>,
     pub tickets: Vec<Ticket>,
-    pub ledger: Ledger,
-    greylist: HashMap<String, Duration>,
+    recipients: Recipients,
     lost: HashMap<String, u8>,
     last_mail: Duration,
     /// When the resolver last answered, and when it did before that.
@@ -86,7 +110,7 @@ pub struct World {
 
 /// A connection.
 enum Line {
-    Mail { host: u32, peer: Peer, open: bool },
+    Mail { host: u32, peer: Peer, open: bool, ipv6: bool },
     Dns(Vec<u8>),
     Nobody,
 }
@@ -97,6 +121,8 @@ struct Traffic {
     /// Starts that are allowed now.
     starts: f64,
     filled: Duration,
+    /// When the client last heard that it is too fast.
+    pushed: Option<Duration>,
 }
 
 /// A request and what came of it.
@@ -105,23 +131,31 @@ pub struct Ticket {
     pub priority: Priority,
     pub first: Duration,
     submitted: Duration,
+    /// It was put off because the budget of its site was used up.
+    put_off: bool,
     owed: i32,
 }
 
 impl World {
     pub fn new(plan: Rc<Plan>, seed: u64, telling: Option<u64>) -> World {
         let starts = |site: &super::plan::Site| site.ceiling.starts_a_minute.min(site.ceiling.sessions);
-        let traffic = |site| Traffic { open: 0, starts: f64::from(starts(site)), filled: Duration::ZERO };
-        let ticket =
-            |&(mailbox, at, priority)| Ticket { mailbox, priority, first: at, submitted: at, owed: 1 };
+        let traffic =
+            |site| Traffic { open: 0, starts: f64::from(starts(site)), filled: Duration::ZERO, pushed: None };
+        let ticket = |&(mailbox, at, priority)| Ticket {
+            mailbox,
+            priority,
+            first: at,
+            submitted: at,
+            put_off: false,
+            owed: 1,
+        };
         World {
             random: Rng::with_seed(seed ^ 0x5157_0bad),
             links: Vec::new(),
             sites: plan.sites.iter().map(traffic).collect(),
             hosts_open: vec![0; plan.hosts.len()],
             tickets: plan.asked.iter().map(ticket).collect(),
-            ledger: Ledger::new(&plan),
-            greylist: HashMap::new(),
+            recipients: Recipients::new(&plan),
             lost: HashMap::new(),
             last_mail: Duration::ZERO,
             last_dns: [Duration::ZERO; 2],
@@ -149,11 +183,15 @@ impl World {
     }
 
     pub fn breach(&mut self, invariant: Invariant, ticket: Option<u64>, text: String) {
+        let breach = Breach { invariant, text, ticket };
         if invariant == Invariant::Health {
             // What is ill breaks everything else as well.
-            self.breaches.insert(0, Breach { invariant, text, ticket });
-        } else if self.breaches.len() < BREACHES_MAX {
-            self.breaches.push(Breach { invariant, text, ticket });
+            return self.breaches.insert(0, breach);
+        }
+        let kind = breach.kind();
+        let alike = self.breaches.iter().filter(|other| other.kind() == kind).count();
+        if alike < ALIKE_MAX && self.breaches.len() < BREACHES_MAX {
+            self.breaches.push(breach);
         }
     }
 
@@ -176,6 +214,16 @@ impl World {
         traffic.filled = now;
         traffic.open += 1;
         let (open, starts) = (traffic.open, traffic.starts);
+        // What it was told while it connected it could not know.
+        let pushed = traffic.pushed.filter(|&pushed| pushed < now && now < pushed + PUSHED);
+        if let Some(pushed) = pushed.filter(|_| self.plan.pace != Pace::Lab) {
+            let text = format!(
+                "a session with {} {:.1} s after it said that we are too fast",
+                self.plan.sites[site].name,
+                (now - pushed).as_secs_f64()
+            );
+            self.breach(Invariant::Manners, None, text);
+        }
         if open > ceiling.sessions {
             let text =
                 format!("{open} sessions with {}, {} may be", self.plan.sites[site].name, ceiling.sessions);
@@ -188,31 +236,52 @@ impl World {
     }
 
     fn with_peer(&mut self, link: Link, wire: &mut Wire, act: impl FnOnce(&mut Peer, &mut Scene<'_>)) {
-        let Some(Line::Mail { host, peer, .. }) = self.links.get_mut(link.id as usize) else { return };
+        let Some(Line::Mail { host, peer, ipv6, .. }) = self.links.get_mut(link.id as usize) else { return };
         let (host, plan) = (*host, Rc::clone(&self.plan));
-        let mut breaches = Vec::new();
-        let (ledger, greylist) = (&mut self.ledger, &mut self.greylist);
-        let mut decide = |address: &str| decide(&plan, host, address, link.now, ledger, greylist);
+        let manners = plan.manners(host, *ipv6);
+        let (mut breaches, mut said, recipients) = (Vec::new(), Vec::new(), &mut self.recipients);
+        let telling = self.telling.is_some();
+        let mut decide = |asked: &Asked<'_>, breaches: &mut Vec<String>| {
+            let fate = recipients.decide(&plan, host, manners, asked, breaches);
+            if telling {
+                said.push(format!("{} {}", fate.words(), asked.address));
+            }
+            fate
+        };
         let mut scene = Scene {
             now: link.now,
-            manners: &plan.hosts[host as usize].manners,
+            link: link.id,
+            manners,
             random: &mut self.random,
             wire,
             decide: &mut decide,
             breaches: &mut breaches,
         };
         act(peer, &mut scene);
+        let (recipients, refused) = (peer.recipients, peer.refused);
+        if let Some(pushed) = peer.pushed.take() {
+            let site = &mut self.sites[plan.hosts[host as usize].site as usize];
+            site.pushed = site.pushed.max(Some(pushed));
+        }
         let ceiling = plan.sites[plan.hosts[host as usize].site as usize].ceiling;
-        if peer.recipients > ceiling.session_recipients {
-            breaches.push(format!("{} recipients in a session", peer.recipients));
+        if recipients > ceiling.session_recipients {
+            breaches.push(format!("{recipients} recipients in a session"));
         }
-        if peer.refused > ceiling.session_errors {
-            breaches.push(format!("{} refused recipients in a session", peer.refused));
+        if refused > ceiling.session_errors {
+            breaches.push(format!("{refused} refused recipients in a session"));
         }
+        said.into_iter().for_each(|said| self.tell(link, &format!("says {said}")));
         for text in breaches {
             let name = &plan.hosts[host as usize].name;
             self.breach(Invariant::Manners, None, format!("{name}, connection {}: {text}", link.id));
         }
+    }
+
+    /// A request that got no verdict comes again after this long.
+    fn ask_again(&mut self, now: Duration, ticket: u64, after: Duration) -> Option<(Duration, Request)> {
+        let entry = &mut self.tickets[ticket as usize];
+        (entry.owed, entry.submitted) = (1, now + after);
+        Some((after, self.request(ticket)?))
     }
 
     fn resolved(&mut self, now: Duration) {
@@ -231,8 +300,12 @@ impl World {
         self.trace = hash;
     }
 
+    /// Adds to the story, where the connection is with a host of the site that the story is about.
     fn tell(&mut self, link: Link, what: &str) {
-        if self.telling.is_some() {
+        let Some(ticket) = self.telling.and_then(|ticket| self.tickets.get(ticket as usize)) else { return };
+        let site = self.plan.domains[self.plan.mailboxes[ticket.mailbox as usize].domain as usize].site;
+        let its = |line: &Line| matches!(line, Line::Mail { host, .. } if self.plan.hosts[*host as usize].site == site);
+        if self.links.get(link.id as usize).is_some_and(its) {
             self.told.push(format!("{:>9.3} s  connection {}: {what}", link.now.as_secs_f64(), link.id));
         }
     }
@@ -263,40 +336,6 @@ impl World {
     }
 }
 
-/// What a host says about a recipient, for the ledger as well.
-fn decide(
-    plan: &Plan,
-    host: u32,
-    address: &str,
-    now: Duration,
-    ledger: &mut Ledger,
-    greylist: &mut HashMap<String, Duration>,
-) -> Fate {
-    let domain = address.rsplit_once('@').and_then(|(_, domain)| plan.domain(domain));
-    let Some(domain) = domain else {
-        return Fate::Refused(super::texts::Text { kind: Kind::Relay, words: "550 5.7.1 Relaying denied" });
-    };
-    let (mailbox, manners) = (plan.by_address.get(address), &plan.hosts[host as usize].manners);
-    let fate = match (&manners.everybody, mailbox) {
-        (Some(fate), _) => fate,
-        _ if manners.accepts_all => &Fate::Accepted,
-        (_, Some(&mailbox)) => &plan.mailboxes[mailbox as usize].fate,
-        (_, None) => &plan.domains[domain as usize].strangers,
-    };
-    let fate = match fate {
-        Fate::Greylisted(_) => {
-            let first = *greylist.entry(address.to_owned()).or_insert(now);
-            if now >= first + GREYLISTED { Fate::Accepted } else { fate.clone() }
-        }
-        fate => fate.clone(),
-    };
-    match mailbox {
-        Some(&mailbox) => ledger.said(mailbox, host, &fate),
-        None => ledger.said_of_stranger(domain, host, &fate),
-    }
-    fate
-}
-
 impl engine::sim::World for World {
     fn connect(&mut self, link: Link, to: SocketAddr, wire: &mut Wire) -> Connect {
         self.note(u64::from(link.id), to.to_string().as_bytes());
@@ -309,10 +348,10 @@ impl engine::sim::World for World {
             return Connect::Silent;
         };
         self.start(host, link.now);
-        self.tell(link, &format!("to {}", Rc::clone(&self.plan).hosts[host as usize].name));
         let open = self.plan.hosts[host as usize].state == State::Up;
-        self.links.push(Line::Mail { host, peer: Peer::default(), open });
-        let round_trip = self.plan.hosts[host as usize].manners.round_trip;
+        self.links.push(Line::Mail { host, peer: Peer::default(), open, ipv6: to.is_ipv6() });
+        self.tell(link, &format!("to {} at {to}", Rc::clone(&self.plan).hosts[host as usize].name));
+        let Manners { round_trip, connections_max: most, .. } = *self.plan.manners(host, to.is_ipv6());
         match self.plan.hosts[host as usize].state {
             State::Silent => Connect::Silent,
             State::Refused => Connect::Refused(round_trip),
@@ -323,7 +362,6 @@ impl engine::sim::World for World {
             State::Up => {
                 self.last_mail = self.last_mail.max(link.now + round_trip);
                 self.hosts_open[host as usize] += 1;
-                let most = self.plan.hosts[host as usize].manners.connections_max;
                 let busy = self.hosts_open[host as usize] > most;
                 self.with_peer(link, wire, |peer, scene| peer.greet(round_trip * 2, busy, scene));
                 Connect::Open(round_trip)
@@ -353,12 +391,12 @@ impl engine::sim::World for World {
     }
 
     fn hung_up(&mut self, link: Link) {
+        self.tell(link, "closed");
         let Some(line) = self.links.get_mut(link.id as usize) else { return };
         if let Line::Mail { host, open, .. } = std::mem::replace(line, Line::Nobody) {
             self.sites[self.plan.hosts[host as usize].site as usize].open -= 1;
             self.hosts_open[host as usize] -= u32::from(open);
             self.note(u64::from(link.id), b"closed");
-            self.tell(link, "closed");
         }
     }
 
@@ -394,22 +432,33 @@ impl engine::sim::World for World {
         self.judge_time(now, ticket);
         match answer.result {
             Err(Outage::Crowded) if self.tickets[ticket as usize].priority != Priority::Single => {
-                let after = Duration::from_millis(500);
-                let entry = &mut self.tickets[ticket as usize];
-                (entry.owed, entry.submitted) = (1, now + after);
                 self.crowded += 1;
-                return Some((after, self.request(ticket)?));
+                return self.ask_again(now, ticket, Duration::from_millis(500));
+            }
+            Err(Outage::OverBudget(after)) => {
+                self.tickets[ticket as usize].put_off = true;
+                let Ticket { mailbox, priority, .. } = self.tickets[ticket as usize];
+                let domain = self.plan.mailboxes[mailbox as usize].domain;
+                let site = self.plan.domains[domain as usize].site;
+                if !self.recipients.is_budget_cause(site, now) {
+                    self.breach(Invariant::Truth, Some(ticket), "over budget, without cause".into());
+                }
+                if self.plan.asks_again && priority != Priority::Single && now + after < PATIENCE {
+                    return self.ask_again(now, ticket, after);
+                }
             }
             Err(outage) => self.judge_outage(now, ticket, outage),
             Ok(finding) => {
                 let entry = &self.tickets[ticket as usize];
-                let (mailbox, priority, taken) = (entry.mailbox, entry.priority, now - entry.first);
-                if let Err(text) = self.ledger.judge(&self.plan, mailbox, priority, finding.reason) {
+                let Ticket { mailbox, priority, put_off, .. } = *entry;
+                let taken = now - entry.first;
+                let verdict = Verdict { mailbox, priority, reason: finding.reason };
+                if let Err(text) = self.recipients.judge(&self.plan, &verdict) {
                     let text = format!("{text} (rule {})", finding.rule);
                     self.breach(Invariant::Truth, Some(ticket), text);
                 }
                 let fair = super::judge::fair(&self.plan, mailbox, priority, taken, finding.reason);
-                if let Err(text) = fair {
+                if let Some(text) = fair.err().filter(|_| !put_off) {
                     let text = format!("{text} (rule {})", finding.rule);
                     self.breach(Invariant::Fairness, Some(ticket), text);
                 }

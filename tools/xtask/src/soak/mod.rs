@@ -8,7 +8,9 @@
 //! - `canary` (canary.rs): personal data is found nowhere, and nothing of it after its retention;
 //! - `list` (list.rs): `mailprobe clean` of a long list, killed again and again;
 //! - `slow` (slow.rs): thousands of connections that take their time, and one good client among them;
-//! - `fuzz` (fuzz/): malformed input to everything that reads what strangers write.
+//! - `fuzz` (fuzz/): malformed input to everything that reads what strangers write;
+//! - `evidence` (evidence/): servers that stop telling mailboxes apart, and honest ones beside them;
+//! - `manners` (manners/): what a mail server sees of a client that must not look like a directory harvest.
 //!
 //! Each has a small version with a fixed seed for `.ci/run`. docs/testing.md tells what each of them proves.
 
@@ -16,11 +18,14 @@ mod batches;
 mod canary;
 mod crash;
 mod credits;
+mod evidence;
 mod fuzz;
 mod hostile;
 pub mod http;
 mod list;
+mod manners;
 mod outage;
+mod peers;
 mod slow;
 pub mod world;
 
@@ -52,6 +57,9 @@ pub struct Options {
     /// All but fuzz: take `mailprobe` and `mailnet` from this folder instead of building them.
     #[arg(long, value_name = "PATH")]
     bin_dir: Option<PathBuf>,
+    /// evidence, manners: only the servers or checks whose name contains this.
+    #[arg(long, value_name = "NAME")]
+    only: Option<String>,
     /// fuzz: only run this one input, as a failure prints it.
     #[arg(long, value_name = "TARGET:HEX")]
     replay: Option<String>,
@@ -80,9 +88,18 @@ enum Name {
     List,
     /// Malformed addresses, replies, DNS messages and dialogs.
     Fuzz,
+    /// What a mail server sees of us: refusals in an hour, control names, sessions after a 421, tarpits.
+    Manners,
+    /// Servers that stop telling mailboxes apart: no mailbox is confirmed or denied on the word of such a server.
+    Evidence,
 }
 
 impl Options {
+    /// Whether something of this name is to be looked at.
+    fn wants(&self, name: &str) -> bool {
+        self.only.as_deref().is_none_or(|only| name.contains(only))
+    }
+
     fn seed(&self) -> u64 {
         let by_the_clock = || {
             let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -104,6 +121,8 @@ pub fn main(options: &Options) -> ExitCode {
         Name::List => list::run(options),
         Name::Slow => slow::run(options),
         Name::Fuzz => fuzz::run(options),
+        Name::Manners => manners::run(options),
+        Name::Evidence => evidence::run(options),
     });
     match outcome {
         Ok(None) => ExitCode::SUCCESS,

@@ -100,6 +100,16 @@ impl World {
         self.binaries.join(name)
     }
 
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Lets a command keep its state in the folder, and not where the user has theirs.
+    pub fn keep_state_here(&self, command: &mut Command) {
+        command.env("XDG_STATE_HOME", self.folder.path());
+    }
+
     /// The path of a file in the folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
@@ -157,9 +167,20 @@ impl World {
 
     /// Starts `mailprobe serve` at an address.
     pub fn serve_at(&self, at: &str, dns: &str, smtp_port: &str, more: &[&str]) -> Result<Serve, Failure> {
+        self.serve_paced("lab", at, (dns, smtp_port), more)
+    }
+
+    /// Starts `mailprobe serve` at an address, with another pace.
+    pub fn serve_paced(
+        &self,
+        pace: &str,
+        at: &str,
+        (dns, smtp_port): (&str, &str),
+        more: &[&str],
+    ) -> Result<Serve, Failure> {
         let log = self.path("serve.log");
-        let mut command = self.mailprobe(&["serve", "--listen", at, "--pace", "lab"]);
-        engine_flags(&mut command, dns, smtp_port);
+        let mut command = self.mailprobe(&["serve", "--listen", at, "--pace", pace]);
+        engine_flags(&mut command, dns, smtp_port, true);
         command.args(more);
         let mut server = Server::start("mailprobe serve", command, &log)?;
         let address = ready_line(&mut server, &log, "listening on http://")?;
@@ -171,7 +192,8 @@ impl World {
     pub fn clean(&self, mailnet: &Mailnet, arguments: &[&str]) -> Result<Server, Failure> {
         let mut command = Command::new(self.binary("mailprobe"));
         command.arg("clean").args(arguments).args(["--pace", "lab"]);
-        engine_flags(&mut command, &mailnet.dns, &mailnet.smtp_port);
+        engine_flags(&mut command, &mailnet.dns, &mailnet.smtp_port, true);
+        self.keep_state_here(&mut command);
         Server::start("mailprobe clean", command, &self.path("clean.log"))
     }
 
@@ -225,6 +247,7 @@ impl World {
     fn mailprobe(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.binaries.join("mailprobe"));
         command.args(arguments).arg("--data").arg(self.path(self.data));
+        self.keep_state_here(&mut command);
         command
     }
 }
@@ -319,11 +342,13 @@ impl Credits {
     }
 }
 
-/// Points an engine at a resolver and a port.
-fn engine_flags(command: &mut Command, dns: &str, smtp_port: &str) {
+/// Points an engine at a resolver and a port; `named` also says who it is.
+pub fn engine_flags(command: &mut Command, dns: &str, smtp_port: &str, named: bool) {
     command.args(["--resolver", dns, "--smtp-port", smtp_port]);
     command.args(["--allow-net", "127.0.0.0/8", "--allow-net", "::1"]);
-    command.args(["--ehlo", "probe.example", "--mail-from", "postmaster@probe.example"]);
+    if named {
+        command.args(["--ehlo", "probe.example", "--mail-from", "postmaster@probe.example"]);
+    }
 }
 
 /// Waits for the line by which a server says that it is ready; gives what follows on `prefix`.

@@ -1,9 +1,10 @@
 //! What a message says that answers the question: its CNAMEs are followed, and what is not on their way is ignored.
 
-use super::{Exchange, Mx, Question, RecordKind, Records, Response, record_type};
+use super::{Doubt, Exchange, FORGED, Mx, Question, RecordKind, Records, Response, record_type};
 use crate::dns::{Failure, Name};
 use crate::limits::{DNS_CNAMES_MAX, DNS_RECORDS_MAX, DNS_TXT_BYTES_MAX};
 use hickory_proto::op::{Message, ResponseCode};
+use hickory_proto::rr::rdata::opt::EdnsOption;
 use hickory_proto::rr::{self, DNSClass, RData, Record, RecordType};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -37,14 +38,54 @@ fn answer(question: &Question, message: &Message) -> Response {
     let found = at(&message.answers, &owner).filter(|r| r.record_type() == kind).take(DNS_RECORDS_MAX);
     let ttl = found.clone().map(|r| r.ttl).chain(cname_ttl).min();
     let exists = message.metadata.response_code == ResponseCode::NoError;
-    match (collect(question.kind, found), ttl) {
-        (Some(records), Some(ttl)) if exists => Response::Records(records, ttl),
+    let is_there = found.clone().next().is_some();
+    let records = collect(question.kind, found);
+    if records.is_some() && !exists {
         // Records of a name that does not exist: one of the two is wrong.
-        (Some(_), _) => Response::Failed(Failure::Malformed),
-        // After CNAMEs, NXDOMAIN speaks of the last name (RFC 6604 3), which is where the mail would go.
-        (None, _) if !exists => Response::NxDomain(soa_ttl(message, &owner)),
-        (None, _) if is_referral(message) => Response::Failed(Failure::Referral),
-        (None, _) => Response::NoData(soa_ttl(message, &owner)),
+        return Response::Failed(Failure::Malformed);
+    }
+    if let Some(code) = forged(message) {
+        return Response::Unproven(Doubt::Extended(code));
+    }
+    match (records, ttl) {
+        (Some(records), _) if is_unspecified(&records) => Response::Unproven(Doubt::Unspecified),
+        (Some(records), Some(ttl)) => Response::Records(records, ttl),
+        // There are records, and none that is read.
+        (None, Some(ttl)) if is_there => Response::NoData(ttl),
+        _ if exists && is_referral(message) => Response::Failed(Failure::Referral),
+        _ => denial(exists, soa_ttl(message, &owner)),
+    }
+}
+
+/// "No" to the last name of the CNAMEs (RFC 6604 3), which is where the mail would go. Without an SOA record it is no
+/// proof (RFC 2308 3).
+fn denial(exists: bool, soa_ttl: Option<u32>) -> Response {
+    match soa_ttl {
+        Some(ttl) if exists => Response::NoData(ttl),
+        Some(ttl) => Response::NxDomain(ttl),
+        None => Response::Unproven(Doubt::NoSoa),
+    }
+}
+
+/// The first Extended DNS Error that says that a filter made the answer (RFC 8914 2).
+fn forged(message: &Message) -> Option<u16> {
+    let options = message.edns.as_ref()?.options().as_ref();
+    let mut errors = options.iter().filter_map(|(_, option)| match option {
+        EdnsOption::Unknown(EXTENDED_ERROR, data) => data.first_chunk().map(|code| u16::from_be_bytes(*code)),
+        _ => None,
+    });
+    errors.find(|code| FORGED.contains(code))
+}
+
+/// The option of RFC 8914 2.
+const EXTENDED_ERROR: u16 = 15;
+
+/// No host has this address (RFC 1122 3.2.1.3, RFC 4291 2.5.2): who answers so denies that there is one.
+fn is_unspecified(records: &Records) -> bool {
+    match records {
+        Records::A(found) => found.iter().all(Ipv4Addr::is_unspecified),
+        Records::Aaaa(found) => found.iter().all(Ipv6Addr::is_unspecified),
+        Records::Mx(_) | Records::Txt(_) | Records::Ptr(_) => false,
     }
 }
 

@@ -2,14 +2,17 @@ use super::*;
 use crate::dns::testing::{Reply, name, question};
 use crate::limits::{DNS_CNAMES_MAX, DNS_RECORDS_MAX, DNS_TXT_BYTES_MAX};
 use hickory_proto::op::{Edns, ResponseCode};
+use hickory_proto::rr::rdata::opt::EdnsOption;
 use hickory_proto::rr::{DNSClass, RData, rdata};
 use proptest::prelude::*;
+
+const UNPROVEN: Response = Response::Unproven(Doubt::NoSoa);
 
 const CAPITALS: [u64; 4] = [0x5555_5555_5555_5555; 4];
 
 /// What a reply to the question says.
 fn check(question: &Question, make: impl FnOnce(Reply) -> Reply) -> Response {
-    let sent = encode(question, 0x1234, CAPITALS, true);
+    let sent = encode(question, 0x1234, CAPITALS, Extension::Edns);
     let reply = make(Reply::to(sent.bytes()));
     decode(&sent, question, &reply.bytes()).expect("a reply to the question")
 }
@@ -21,15 +24,26 @@ fn mx(preference: u16, host: &str) -> Mx {
 #[test]
 fn a_question_is_encoded_to_the_octet() {
     let asked = question("ab.example", RecordKind::Mx);
-    let sent = encode(&asked, 0xabcd, [0b1010, 0, 0, 0], false);
+    let sent = encode(&asked, 0xabcd, [0b1010, 0, 0, 0], Extension::None);
     let expected = b"\xab\xcd\x01\x00\0\x01\0\0\0\0\0\0\x02aB\x07eXample\0\0\x0f\0\x01";
     assert_eq!(sent.bytes(), expected);
     assert_eq!(sent.id(), 0xabcd);
     assert_eq!(sent.framed(), [b"\0\x1c".as_slice(), expected].concat());
     // OPT at the root, UDP payload 1232, no flags, no options.
-    let sent = encode(&asked, 0xabcd, [0; 4], true);
+    let sent = encode(&asked, 0xabcd, [0; 4], Extension::Edns);
     assert!(sent.bytes().ends_with(b"\0\0\x29\x04\xd0\0\0\0\0\0\0"), "{:x?}", sent.bytes());
     assert_eq!(sent.bytes()[10..12], [0, 1]);
+    let sent = encode(&asked, 0xabcd, [0; 4], Extension::Dnssec);
+    assert!(sent.bytes().ends_with(b"\0\0\x29\x04\xd0\0\0\x80\0\0\0"), "{:x?}", sent.bytes());
+}
+
+#[test]
+fn the_root_is_encoded() {
+    let asked = Question { name: Name::root(), kind: RecordKind::A };
+    let sent = encode(&asked, 1, CAPITALS, Extension::Edns);
+    assert_eq!(sent.bytes()[12..17], [0, 0, 1, 0, 1]);
+    let reply = Reply::to(sent.bytes()).soa(".", 60, 60);
+    assert_eq!(decode(&sent, &asked, &reply.bytes()), Ok(Response::NoData(60)));
 }
 
 #[test]
@@ -39,7 +53,7 @@ fn every_letter_has_a_bit() {
     for bit in [0, 1, 63, 64, 127, 128, 191, 192, 249] {
         let mut capitals = [0; 4];
         capitals[bit / 64] = 1 << (bit % 64);
-        let sent = encode(&asked, 1, capitals, false);
+        let sent = encode(&asked, 1, capitals, Extension::None);
         let letters: Vec<u8> = sent.bytes()[12..].iter().copied().filter(u8::is_ascii_alphabetic).collect();
         let found: Vec<usize> = (0..letters.len()).filter(|&n| letters[n] == b'A').collect();
         assert_eq!(found, [bit]);
@@ -50,10 +64,10 @@ fn every_letter_has_a_bit() {
 fn all_kinds_of_names_can_be_asked_for() {
     for text in ["_dmarc.example.com", "x", "4.3.2.1.in-addr.arpa", "sel._domainkey.example.com"] {
         let asked = question(text, RecordKind::Txt);
-        let sent = encode(&asked, 7, CAPITALS, true);
+        let sent = encode(&asked, 7, CAPITALS, Extension::Edns);
         let reply = Reply::to(sent.bytes());
         assert_eq!(reply.0.queries[0].name().to_ascii().to_ascii_lowercase(), format!("{text}."));
-        assert_eq!(decode(&sent, &asked, &reply.bytes()), Ok(Response::NoData(None)), "{text}");
+        assert_eq!(decode(&sent, &asked, &reply.bytes()), Ok(UNPROVEN), "{text}");
     }
 }
 
@@ -118,13 +132,13 @@ fn cnames_are_followed() {
 
     let found =
         check(&asked, |r| r.cname("www.example.com", 300, "x.example.net").soa("example.net", 900, 800));
-    assert_eq!(found, Response::NoData(Some(800)), "of the target");
+    assert_eq!(found, Response::NoData(800), "of the target");
     let found = check(&asked, |r| {
         r.cname("www.example.com", 300, "x.example.net")
             .soa("example.net", 70, 800)
             .code(ResponseCode::NXDomain)
     });
-    assert_eq!(found, Response::NxDomain(Some(70)), "of the target");
+    assert_eq!(found, Response::NxDomain(70), "of the target");
 }
 
 #[test]
@@ -151,13 +165,13 @@ fn what_was_not_asked_for_is_ignored() {
             .a("mx.example.com", 60, [192, 0, 2, 2])
             .cname("other.example", 60, "example.com")
     });
-    assert_eq!(found, Response::NoData(None));
+    assert_eq!(found, UNPROVEN);
     let chaos = check(&asked, |r| {
         let mut r = r.a("example.com", 60, [192, 0, 2, 1]);
         r.0.answers[0].dns_class = DNSClass::CH;
         r
     });
-    assert_eq!(chaos, Response::NoData(None));
+    assert_eq!(chaos, UNPROVEN);
 }
 
 #[test]
@@ -172,11 +186,66 @@ fn negative_answers() {
         ("b.a.example.com", 60, 600, None),
     ] {
         let with = |r: Reply| r.soa(zone, ttl, minimum);
-        assert_eq!(check(&asked, with), Response::NoData(expected), "{zone}");
+        assert_eq!(check(&asked, with), expected.map_or(UNPROVEN, Response::NoData), "{zone}");
         let found = check(&asked, |r| with(r).code(ResponseCode::NXDomain));
-        assert_eq!(found, Response::NxDomain(expected), "{zone}");
+        assert_eq!(found, expected.map_or(UNPROVEN, Response::NxDomain), "{zone}");
     }
-    assert_eq!(check(&asked, |r| r), Response::NoData(None));
+    assert_eq!(check(&asked, |r| r), UNPROVEN);
+}
+
+/// With the Extended DNS Error `code` (RFC 8914), after one that says nothing of the kind.
+fn extended(mut reply: Reply, code: u16) -> Reply {
+    let mut edns = Edns::new();
+    for code in [3, code] {
+        let data = [code.to_be_bytes().as_slice(), b"because"].concat();
+        edns.options_mut().insert(EdnsOption::Unknown(15, data));
+    }
+    reply.0.set_edns(edns);
+    reply
+}
+
+#[test]
+fn forged_denials_prove_nothing() {
+    for kind in [RecordKind::Mx, RecordKind::A] {
+        let asked = question("a.example.com", kind);
+        let soa = |r: Reply| r.soa("example.com", 60, 60);
+        for code in FORGED {
+            let doubt = Response::Unproven(Doubt::Extended(code));
+            assert_eq!(check(&asked, |r| extended(soa(r), code)), doubt);
+            assert_eq!(check(&asked, |r| extended(soa(r), code).code(ResponseCode::NXDomain)), doubt);
+            let lie = check(&asked, |r| {
+                extended(r, code).a("a.example.com", 60, [192, 0, 2, 1]).mx(
+                    "a.example.com",
+                    60,
+                    1,
+                    "mx.example",
+                )
+            });
+            assert_eq!(lie, doubt, "records can be forged as well");
+        }
+        // Stale NXDOMAIN, DNSSEC indeterminate, not ready: they are no word of a filter.
+        for code in [0, 5, 14, 19, 22] {
+            assert_eq!(check(&asked, |r| extended(soa(r), code)), Response::NoData(60), "{code}");
+        }
+        let short = check(&asked, |r| {
+            let mut r = soa(r);
+            let mut edns = Edns::new();
+            edns.options_mut().insert(EdnsOption::Unknown(15, vec![15]));
+            r.0.set_edns(edns);
+            r
+        });
+        assert_eq!(short, Response::NoData(60), "no code");
+    }
+}
+
+#[test]
+fn the_unspecified_address_is_a_denial() {
+    let (v4, v6) = (question("h.example", RecordKind::A), question("h.example", RecordKind::Aaaa));
+    let doubt = Response::Unproven(Doubt::Unspecified);
+    assert_eq!(check(&v4, |r| r.a("h.example", 60, [0, 0, 0, 0])), doubt);
+    assert_eq!(check(&v6, |r| r.aaaa("h.example", 60, "::")), doubt);
+    let mixed = check(&v4, |r| r.a("h.example", 60, [0, 0, 0, 0]).a("h.example", 60, [192, 0, 2, 1]));
+    assert!(matches!(mixed, Response::Records(Records::A(found), 60) if found.len() == 2));
 }
 
 #[test]
@@ -209,7 +278,7 @@ fn answers_that_are_none() {
 #[test]
 fn a_truncated_answer_is_not_read() {
     let asked = question("example.com", RecordKind::Mx);
-    let sent = encode(&asked, 1, CAPITALS, true);
+    let sent = encode(&asked, 1, CAPITALS, Extension::Edns);
     let whole = Reply::to(sent.bytes()).mx("example.com", 60, 1, "mx.example.com").truncated().bytes();
     for end in sent.bytes().len() - 11..=whole.len() {
         assert_eq!(decode(&sent, &asked, &whole[..end]), Ok(Response::Truncated), "cut at {end}");
@@ -219,7 +288,7 @@ fn a_truncated_answer_is_not_read() {
 #[test]
 fn strangers_are_ignored() {
     let asked = question("example.com", RecordKind::Mx);
-    let sent = encode(&asked, 0x1234, [0b1, 0, 0, 0], true);
+    let sent = encode(&asked, 0x1234, [0b1, 0, 0, 0], Extension::Edns);
     let good = Reply::to(sent.bytes()).mx("example.com", 60, 1, "mx.example.com").bytes();
     assert!(decode(&sent, &asked, &good).is_ok());
     let not_ours = |bytes: &[u8], what: &str| {
@@ -271,7 +340,7 @@ fn counts_and_lengths_are_bounded() {
     let found = check(&asked, |r| r.record("example.com", 60, long(DNS_TXT_BYTES_MAX)));
     assert!(matches!(found, Response::Records(..)));
     let found = check(&asked, |r| r.record("example.com", 60, long(DNS_TXT_BYTES_MAX + 1)));
-    assert_eq!(found, Response::NoData(None), "a longer record is as good as none");
+    assert_eq!(found, Response::NoData(60), "a longer record is as good as none");
 }
 
 fn frames(pieces: impl Iterator<Item = Vec<u8>>) -> Vec<Vec<u8>> {
@@ -308,7 +377,7 @@ proptest! {
     #[test]
     fn no_message_panics(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let asked = question("example.com", RecordKind::Mx);
-        let sent = encode(&asked, 0x1234, CAPITALS, true);
+        let sent = encode(&asked, 0x1234, CAPITALS, Extension::Edns);
         let _ = decode(&sent, &asked, &bytes);
         // The same behind a header and a question that match.
         let mut matching = sent.bytes()[..sent.question_end].to_vec();
@@ -323,7 +392,7 @@ proptest! {
     #[test]
     fn no_damage_panics(damage in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..6)) {
         let asked = question("example.com", RecordKind::Mx);
-        let sent = encode(&asked, 0x1234, CAPITALS, true);
+        let sent = encode(&asked, 0x1234, CAPITALS, Extension::Edns);
         let mut bytes = Reply::to(sent.bytes())
             .cname("example.com", 60, "a.example.net")
             .mx("a.example.net", 60, 1, "mx.example.com")

@@ -9,7 +9,9 @@ use super::input::{cuts, one};
 use engine_proto::dns::lookup::{Lookup, LookupConfig, Transmit, Transport};
 use engine_proto::dns::message::FrameReader;
 use engine_proto::dns::{Name, Outcome, Question, RecordKind, Records};
-use engine_proto::limits::{DNS_RECORDS_MAX, DNS_TOTAL_TIMEOUT, DNS_TTL_MAX, DNS_TXT_BYTES_MAX};
+use engine_proto::limits::{
+    DNS_RECORDS_MAX, DNS_TOTAL_TIMEOUT, DNS_TRY_TIMEOUT, DNS_TTL_MAX, DNS_TXT_BYTES_MAX,
+};
 use fastrand::Rng;
 use std::time::Instant;
 
@@ -17,7 +19,7 @@ const KINDS: [RecordKind; 5] =
     [RecordKind::Mx, RecordKind::A, RecordKind::Aaaa, RecordKind::Txt, RecordKind::Ptr];
 const RESOLVERS_MAX: usize = 3;
 /// More than three rounds of three resolvers over UDP, TCP and without EDNS.
-const TRANSMITS_MAX: usize = 3 * 3 * 3 + 9;
+const TRANSMITS_MAX: usize = 2 * 3 * 5 + 3 * 4;
 const HEADER_BYTES: usize = 12;
 
 /// What happens to a lookup.
@@ -157,13 +159,15 @@ struct Scene {
 impl Scene {
     fn new(question: Question, resolvers: usize) -> Scene {
         let start = Instant::now();
-        let lookup = Lookup::new(question, &LookupConfig::new(resolvers), resolvers, start);
+        let lookup = Lookup::new(question, &LookupConfig::new(resolvers), resolvers);
         Scene { lookup, start, now: start, random: Rng::with_seed(1), sent: Vec::new() }
     }
 
     fn send(&mut self) -> Result<(), String> {
         let random = &mut self.random;
-        while let Some(transmit) = self.lookup.poll_transmit(self.now, &mut || random.u64(..)) {
+        while let Some(transmit) =
+            self.lookup.poll_transmit(self.now, DNS_TRY_TIMEOUT, &mut || random.u64(..))
+        {
             self.sent.push(transmit);
             if self.sent.len() > TRANSMITS_MAX {
                 return Err(format!("{} messages for one question", self.sent.len()));
@@ -208,10 +212,10 @@ impl Scene {
     }
 
     fn receive(&mut self, upstream: usize, transport: Transport, message: &[u8]) {
-        match transport {
-            Transport::Udp => self.lookup.handle_datagram(upstream, message),
-            Transport::Tcp => self.lookup.handle_tcp(upstream, message),
-        }
+        let _ = match transport {
+            Transport::Udp => self.lookup.handle_datagram(upstream, message, self.now),
+            Transport::Tcp => self.lookup.handle_tcp(upstream, message, self.now),
+        };
     }
 
     /// `message` as an answer to what was last sent there.

@@ -5,7 +5,7 @@ use engine_proto::limits::{REPLY_BYTES_MAX, REPLY_LINES_MAX};
 use engine_proto::smtp::ehlo::Extensions;
 use engine_proto::smtp::reply::{Reply, ReplyError, ReplyParser};
 use engine_proto::smtp::status::{EnhancedCode, SUBJECT_MAX};
-use engine_proto::verdict::{Reason, ReplyView, Stage, classify, reason_at_rcpt};
+use engine_proto::verdict::{Reason, ReplyView, Stage, Us, classify, reason_at_rcpt};
 use fastrand::Rng;
 
 const TEXTS: [&str; 20] = [
@@ -135,7 +135,8 @@ fn holds(reply: &Reply) -> Result<(), String> {
 fn verdict_holds(reply: &Reply) -> Result<(), String> {
     for stage in [Stage::Banner, Stage::Ehlo, Stage::Mail, Stage::Rcpt, Stage::Control] {
         for mx in ["", "mx.example.com", "aspmx.l.google.com"] {
-            let classification = classify(&ReplyView { stage, mx, reply });
+            let classification =
+                classify(&ReplyView { stage, mx, reply, recipient: None, us: Us::default() });
             let reason = reason_at_rcpt(&classification);
             if reason == Reason::MailboxNotFound && !(reply.is_permanent() && classification.permanent) {
                 return Err(format!("{} says there is no mailbox, by {}", reply.code(), classification.rule));

@@ -1,0 +1,261 @@
+//! Whether a resolver denies everything: a filter, a captive portal or an outage of its own makes it say "no such name" to all
+//! that it is asked.
+//!
+//! One denial without proof ([`super::message::Doubt`]) is the domain's affair: the address is unverifiable. The root denied so,
+//! or [`DNS_DENIALS_IN_A_ROW`] names, and nothing is said of any address that is denied so. It takes more to end that than one
+//! honest answer, so that a resolver that denies a part does not open and close the outage in turn.
+//!
+//! All shards share it, so it is made of atomics, as [`crate::outage`] is.
+
+use super::RecordKind;
+use crate::limits::{
+    DNS_DENIAL_PROBE_INTERVAL, DNS_DENIALS_IN_A_ROW, DNS_HONEST_IN_A_ROW, DNS_HONEST_WINDOW,
+};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
+use std::time::Duration;
+
+/// What the resolvers denied. Times are those since any fixed instant, at least 1 ms after it.
+#[derive(Debug, Default)]
+pub struct Denials {
+    rows: [Row; 2],
+    /// When a name was last answered with proof, in milliseconds; 0: never.
+    honest_at: AtomicU64,
+    ended: AtomicU32,
+    /// When somebody may look again whether the resolvers still deny.
+    probe_at: AtomicU64,
+}
+
+/// Which questions count in a row of their own: a filter may falsify addresses and nothing else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// For mail exchanges.
+    Exchanges,
+    /// For IPv4 addresses.
+    Addresses,
+}
+
+impl Asked {
+    /// The row that questions of this kind count in. What networks deny for reasons of their own (IPv6, names of private
+    /// addresses) and what mail can do without counts in none.
+    pub fn of(kind: RecordKind) -> Option<Asked> {
+        match kind {
+            RecordKind::Mx => Some(Asked::Exchanges),
+            RecordKind::A => Some(Asked::Addresses),
+            RecordKind::Aaaa | RecordKind::Txt | RecordKind::Ptr => None,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Row {
+    /// The hashes of the names that were denied in a row; of the first so many.
+    names: [AtomicU64; DNS_DENIALS_IN_A_ROW],
+    count: AtomicUsize,
+    /// Names answered with proof in a row, while everything counts as denied.
+    honest: AtomicU32,
+    down: AtomicBool,
+}
+
+impl Row {
+    fn on_denied(&self, name: u64) {
+        self.honest.store(0, Relaxed);
+        let count = self.count.load(Relaxed);
+        let Some(next) = self.names.get(count) else { return };
+        if self.names[..count].iter().any(|known| known.load(Relaxed) == name) {
+            return;
+        }
+        next.store(name, Relaxed);
+        self.count.store(count + 1, Relaxed);
+        if count + 1 == DNS_DENIALS_IN_A_ROW {
+            self.open();
+        }
+    }
+
+    /// True when that ends an outage.
+    fn on_honest(&self) -> bool {
+        if self.count.load(Relaxed) != 0 {
+            self.count.store(0, Relaxed);
+        }
+        let ends = self.down.load(Relaxed) && self.honest.fetch_add(1, Relaxed) + 1 >= DNS_HONEST_IN_A_ROW;
+        ends && self.close()
+    }
+
+    fn open(&self) {
+        self.honest.store(0, Relaxed);
+        self.down.store(true, Relaxed);
+    }
+
+    /// True when it was open.
+    fn close(&self) -> bool {
+        self.count.store(0, Relaxed);
+        self.down.swap(false, Relaxed)
+    }
+}
+
+impl Denials {
+    /// The name with this hash was denied without proof, by every resolver that answered. One name counts once in a row.
+    pub fn on_denied(&self, asked: Asked, name: u64) {
+        self.rows[asked as usize].on_denied(name);
+    }
+
+    /// A name was answered with records, or denied with proof.
+    pub fn on_honest(&self, asked: Asked, now: Duration) {
+        let now = millis(now);
+        if self.honest_at.load(Relaxed) != now {
+            self.honest_at.store(now, Relaxed);
+        }
+        if self.rows[asked as usize].on_honest() {
+            self.ended.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// The root was denied without proof.
+    pub fn on_root_denied(&self) {
+        self.rows.iter().for_each(Row::open);
+    }
+
+    /// A top-level domain was denied without proof: that is everything, unless other names were just answered.
+    pub fn on_top_level_denied(&self, now: Duration) {
+        let honest_at = self.honest_at.load(Relaxed);
+        if honest_at == 0 || millis(now).saturating_sub(honest_at) >= millis(DNS_HONEST_WINDOW) {
+            self.rows.iter().for_each(Row::open);
+        }
+    }
+
+    /// Names that were denied were asked again, with the root: so many were answered with proof, and so many denied as before.
+    /// Three in four have to be honest to end it.
+    pub fn on_probe(&self, honest: u32, denied: u32) {
+        if honest > 0 && honest >= 3 * denied {
+            let closed = self.rows.iter().filter(|row| row.close()).count();
+            self.ended.fetch_add(closed as u32, Relaxed);
+        }
+    }
+
+    /// True while the resolvers count as denying everything.
+    pub fn are_down(&self) -> bool {
+        self.rows.iter().any(|row| row.down.load(Relaxed))
+    }
+
+    /// How often it has ended.
+    pub fn ended(&self) -> u32 {
+        self.ended.load(Relaxed)
+    }
+
+    /// Whether the resolvers may be asked whether they still deny: once in [`DNS_DENIAL_PROBE_INTERVAL`], whoever asks.
+    pub fn may_probe(&self, now: Duration) -> bool {
+        let (now, next) = (millis(now), self.probe_at.load(Relaxed));
+        let after = now + millis(DNS_DENIAL_PROBE_INTERVAL);
+        now >= next && self.probe_at.compare_exchange(next, after, Relaxed, Relaxed).is_ok()
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Steps at seconds: `d` and a number: so many new names are denied; `s`: one that was denied before; `h` and a number: so
+    /// many are answered; `A` before them: they are asked for addresses; `root`, `top`: the root or a top-level domain is denied; `p` and two numbers: names asked again,
+    /// honest and denied. Behind each, whether it is down.
+    fn check(name: &str, steps: &[(u64, &str, bool)]) {
+        let denials = Denials::default();
+        let mut next = 1;
+        for (second, step, down) in steps {
+            let now = Duration::from_secs(1000 + second);
+            let number = |text: &str| text.parse::<u32>().expect("a number");
+            let (asked, step) = match step.strip_prefix('A') {
+                Some(step) => (Asked::Addresses, step),
+                None => (Asked::Exchanges, *step),
+            };
+            match (step.split_at(1), step) {
+                (_, "root") => denials.on_root_denied(),
+                (_, "top") => denials.on_top_level_denied(now),
+                (("d", count), _) => (0..number(count)).for_each(|_| {
+                    denials.on_denied(asked, next);
+                    next += 1;
+                }),
+                (("h", count), _) => (0..number(count)).for_each(|_| denials.on_honest(asked, now)),
+                (("p", counts), _) => {
+                    let (honest, denied) = counts.split_once('/').expect("two numbers");
+                    denials.on_probe(number(honest), number(denied));
+                }
+                _ => denials.on_denied(asked, next - 1),
+            }
+            assert_eq!(denials.are_down(), *down, "{name}: {step} at {second} s");
+        }
+    }
+
+    #[test]
+    fn it_takes_a_row_of_names_or_the_root() {
+        check("a row", &[(0, "d19", false), (0, "d1", true)]);
+        check("one name, for ever", &[(0, "d1", false), (1, "s", false), (2, "d18", false), (3, "s", false)]);
+        check("some of many", &[(0, "d19", false), (0, "h1", false), (0, "d19", false), (0, "h1", false)]);
+        check("from the middle of a run", &[(0, "h500", false), (0, "d19", false), (0, "d1", true)]);
+        check("the root", &[(0, "h9", false), (0, "d1", false), (0, "root", true)]);
+        check("a top-level domain at first", &[(0, "d1", false), (0, "top", true)]);
+        check("among honest answers", &[(0, "h1", false), (9, "top", false), (10, "top", true)]);
+    }
+
+    #[test]
+    fn it_takes_more_than_an_answer_to_end_it() {
+        check("a row", &[(0, "d20", true), (1, "h19", true), (1, "h1", false)]);
+        check(
+            "mixed",
+            &[(0, "d20", true), (1, "h19", true), (1, "d1", true), (1, "h19", true), (1, "s", true)],
+        );
+        check(
+            "asked again",
+            &[(0, "d20", true), (1, "p0/21", true), (2, "p15/6", true), (3, "p21/0", false)],
+        );
+        check("but for a few that it goes on denying", &[(0, "d20", true), (2, "p16/5", false)]);
+        check("nobody answers", &[(0, "d20", true), (2, "p0/0", true)]);
+        check("and anew", &[(0, "d20", true), (2, "p21/0", false), (2, "d19", false), (2, "d1", true)]);
+    }
+
+    #[test]
+    fn addresses_count_in_a_row_of_their_own() {
+        check(
+            "addresses alone",
+            &[(0, "Ad19", false), (0, "h50", false), (0, "Ad1", true), (0, "h50", true), (0, "Ah20", false)],
+        );
+        check("neither", &[(0, "Ad10", false), (0, "d10", false), (0, "Ad9", false), (0, "d9", false)]);
+        check("root", &[(0, "root", true), (0, "h20", true), (0, "Ah20", false)]);
+    }
+
+    #[test]
+    fn mixed_answers_do_not_open_and_close_it_in_turn() {
+        for honest_in_a_hundred in [5, 10, 30, 50, 70, 90] {
+            let (denials, mut random, mut turns) = (Denials::default(), 1u64, 0);
+            for name in 0..20_000 {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                let was = denials.are_down();
+                match random % 100 < honest_in_a_hundred {
+                    true => denials.on_honest(Asked::Exchanges, Duration::from_secs(1000)),
+                    false => denials.on_denied(Asked::Exchanges, name),
+                }
+                turns += u32::from(denials.are_down() != was);
+            }
+            assert!(turns <= 1 || honest_in_a_hundred == 90, "{honest_in_a_hundred} %: {turns} turns");
+            assert!(honest_in_a_hundred < 90 || turns == 0);
+        }
+    }
+
+    #[test]
+    fn it_is_looked_at_once_in_a_while() {
+        let denials = Denials::default();
+        let at = |millis: u64| Duration::from_millis(1_000_000 + millis);
+        let tried = (0..10_000).step_by(10).filter(|&now| denials.may_probe(at(now))).count();
+        assert_eq!(tried, 10);
+        denials.on_root_denied();
+        assert_eq!(denials.ended(), 0);
+        denials.on_probe(2, 0);
+        denials.on_probe(2, 0);
+        assert_eq!(denials.ended(), 2, "for both rows");
+    }
+}

@@ -1,0 +1,152 @@
+//! What a reply does to a lookup: it ends it, moves it on to the next resolver, or has the same one asked in another way.
+
+use super::{Heard, Lookup, Next, Transport};
+use crate::dns::message::{self, Doubt, Extension, Response, Unrelated};
+use crate::dns::{Failure, Outcome, ttl};
+use crate::limits::{DNS_REFUSAL_PAUSE, DNS_REFUSALS_MAX};
+use std::time::Instant;
+
+impl Lookup {
+    pub(super) fn handle(
+        &mut self,
+        upstream: usize,
+        transport: Transport,
+        bytes: &[u8],
+        now: Instant,
+    ) -> Heard {
+        if self.outcome.is_some() || upstream >= self.config.upstreams {
+            return Heard::Nothing;
+        }
+        let mut result = Err(Unrelated::NotOurs);
+        let mut extension = Extension::None;
+        for sent in self.sent.iter().filter(|s| s.upstream == upstream && s.transport == transport) {
+            match message::decode(&sent.encoded, &self.question, bytes) {
+                Err(Unrelated::NotOurs) => {}
+                related => (result, extension) = (related, sent.extension),
+            }
+        }
+        match result {
+            Err(Unrelated::NotOurs) => Heard::Nothing,
+            Err(Unrelated::CaseDiffers) => {
+                self.move_to_tcp(upstream);
+                Heard::Folded
+            }
+            Ok(response) => {
+                let refused = response == Response::Failed(Failure::Refused);
+                self.upstreams[upstream].answered = true;
+                self.take(upstream, transport, extension, response, now);
+                if refused { Heard::Refusal } else { Heard::Answer }
+            }
+        }
+    }
+
+    fn take(
+        &mut self,
+        upstream: usize,
+        transport: Transport,
+        extension: Extension,
+        response: Response,
+        now: Instant,
+    ) {
+        self.outcome = Some(match response {
+            Response::Records(records, seconds) => Outcome::Records { records, ttl: ttl::positive(seconds) },
+            Response::NoData(seconds) => Outcome::NoData { ttl: ttl::negative(seconds) },
+            Response::NxDomain(seconds) => Outcome::NxDomain { ttl: ttl::negative(seconds) },
+            Response::Unproven(doubt) => return self.doubt(upstream, transport, extension, doubt),
+            Response::Truncated if transport == Transport::Udp => return self.move_to_tcp(upstream),
+            Response::Truncated => return self.spend(upstream, Failure::Malformed),
+            Response::Failed(Failure::FormErr | Failure::NotImp) if extension != Extension::None => {
+                return self.without_edns(upstream, transport);
+            }
+            Response::Failed(Failure::Refused) => return self.refused(upstream, now),
+            Response::Failed(why) => return self.spend(upstream, why),
+        });
+    }
+
+    /// A denial without proof. One that lacks only the SOA record may come from a cache that does not keep them; what asks for
+    /// DNSSEC records has to be asked for anew.
+    fn doubt(&mut self, upstream: usize, transport: Transport, extension: Extension, doubt: Doubt) {
+        if doubt == Doubt::NoSoa && extension == Extension::Edns {
+            self.upstreams[upstream].wants_dnssec = true;
+            self.again(upstream, transport);
+        } else {
+            self.upstreams[upstream].doubted = true;
+            self.spend(upstream, Failure::Unproven);
+        }
+    }
+
+    /// REFUSED: the next resolver is asked; where there is none, this one again after a pause.
+    fn refused(&mut self, upstream: usize, now: Instant) {
+        let known = &mut self.upstreams[upstream];
+        known.refusals += 1;
+        if known.refusals >= DNS_REFUSALS_MAX {
+            return self.spend(upstream, Failure::Refused);
+        }
+        let pause = DNS_REFUSAL_PAUSE.saturating_mul(1 << (known.refusals - 1));
+        self.failure.get_or_insert(Failure::Refused);
+        self.sent.retain(|s| s.upstream != upstream);
+        if !self.waits_for_any(upstream) {
+            return;
+        }
+        if self.tries.is_multiple_of(self.count()) {
+            let until = self.give_up.map_or(now, |give_up| (now + pause).min(give_up));
+            self.next = Next::Wait { upstream, transport: Transport::Udp, until };
+        } else {
+            self.go_on();
+        }
+    }
+
+    /// The same question over TCP, unless that was tried.
+    fn move_to_tcp(&mut self, upstream: usize) {
+        let under_way = self.sent.iter().any(|s| s.upstream == upstream && s.transport == Transport::Tcp);
+        if self.upstreams[upstream].no_tcp || under_way && !self.waits_for(upstream, Transport::Tcp) {
+            self.spend(upstream, Failure::Malformed);
+        } else if !under_way {
+            self.next = Next::Send { upstream, transport: Transport::Tcp };
+        }
+    }
+
+    /// The same question without EDNS: RFC 6891 7.
+    fn without_edns(&mut self, upstream: usize, transport: Transport) {
+        if !std::mem::replace(&mut self.upstreams[upstream].no_edns, true) {
+            self.again(upstream, transport);
+        }
+    }
+
+    /// The resolver is asked in another way; its answers to what was sent before are not awaited any more.
+    fn again(&mut self, upstream: usize, transport: Transport) {
+        self.sent.retain(|s| s.upstream != upstream);
+        self.next = Next::Send { upstream, transport };
+    }
+
+    /// The resolver has had its say and is not asked again.
+    fn spend(&mut self, upstream: usize, why: Failure) {
+        self.failure = Some(why);
+        self.upstreams[upstream].spent = true;
+        self.sent.retain(|s| s.upstream != upstream);
+        let turn = match self.next {
+            Next::Send { upstream, .. } | Next::Wait { upstream, .. } => upstream,
+        };
+        if turn == upstream || self.all_spent() {
+            self.go_on();
+        }
+    }
+
+    /// The next resolver's turn, over the rounds; the end when nobody is left to ask.
+    pub(super) fn go_on(&mut self) {
+        while !self.all_spent() && self.tries < self.count() * self.config.rounds {
+            let upstream = (self.first + self.tries as usize) % self.config.upstreams;
+            self.tries += 1;
+            if !self.upstreams[upstream].spent {
+                self.next = Next::Send { upstream, transport: Transport::Udp };
+                return;
+            }
+        }
+        self.fail();
+    }
+
+    pub(super) fn fail(&mut self) {
+        let why = if self.any_doubt() { Failure::Unproven } else { self.failure.unwrap_or(Failure::Timeout) };
+        self.outcome = Some(Outcome::Failed { why, ttl: ttl::failure(why) });
+    }
+}

@@ -1,0 +1,219 @@
+//! How many questions may be under way at a resolver, and how long its answers take: congestion control as RFC 5681 and
+//! RFC 6298 have it for TCP.
+//!
+//! All shards share the window of a resolver, so it is made of atomics: nothing on the path of an address takes a lock. A
+//! race between two shards makes the window a question too wide or a measurement old, and no more; the count of
+//! questions under way is exact.
+//!
+//! - Each answer widens the window: by one question until [`DNS_WINDOW_SLOW_START`] or the size at which questions were lost,
+//!   then by one question for each window of answers.
+//! - A loss halves it, once for all questions that were sent before.
+//! - Silence alone is no loss. A name whose own servers are silent is answered late or never, however few questions are under
+//!   way. A question counts as lost when it was answered at a later try and not at the earlier one, or when the resolver says
+//!   nothing at all for as long as a try waits.
+
+#[cfg(test)]
+mod tests;
+
+use crate::limits::{
+    DNS_TRY_TIMEOUT, DNS_TRY_TIMEOUT_MIN, DNS_WINDOW_INITIAL, DNS_WINDOW_MAX, DNS_WINDOW_MIN,
+    DNS_WINDOW_SLOW_START,
+};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::time::Duration;
+
+/// The size counts in such parts of a question, so that it can grow by less than one.
+const PARTS: u32 = 4096;
+/// How exact timers are, at most: the least that a timeout is above the round trip (the G of RFC 6298 2.3).
+const GRANULARITY: Duration = Duration::from_millis(50);
+
+/// The window of one resolver.
+#[derive(Debug)]
+pub struct Window {
+    /// In [`PARTS`] of a question.
+    size: AtomicU32,
+    /// Below it each answer widens the window by a whole question; in the same unit.
+    threshold: AtomicU32,
+    under_way: AtomicU32,
+    /// Shards that have questions for this resolver.
+    sharers: AtomicU32,
+    /// Questions sent so far: the number of the next one.
+    sent: AtomicU64,
+    answered: AtomicU64,
+    lost: AtomicU64,
+    /// Losses among the questions before this one are paid for.
+    paid: AtomicU64,
+    /// Smoothed round trip and its variation, in microseconds, 32 bits each; 0: none was measured.
+    round_trip: AtomicU64,
+}
+
+/// A question under way: it goes back to its window with what became of it, and is counted until then.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a place that is not given back stays taken"]
+pub struct Place {
+    number: u64,
+    answered: u64,
+}
+
+/// A question that was not answered in time; it may have been lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Overdue {
+    number: u64,
+}
+
+impl Default for Window {
+    fn default() -> Window {
+        Window {
+            size: AtomicU32::new(DNS_WINDOW_INITIAL * PARTS),
+            threshold: AtomicU32::new(DNS_WINDOW_SLOW_START * PARTS),
+            under_way: AtomicU32::new(0),
+            sharers: AtomicU32::new(0),
+            sent: AtomicU64::new(0),
+            answered: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            paid: AtomicU64::new(0),
+            round_trip: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Window {
+    /// A shard has questions for this resolver from now on, until [`Window::leave`].
+    pub fn join(&self) {
+        self.sharers.fetch_add(1, Relaxed);
+    }
+
+    /// A shard has no more questions for this resolver.
+    pub fn leave(&self) {
+        self.sharers.fetch_sub(1, Relaxed);
+    }
+
+    /// Room for one question, for a shard that has `own` under way: none when the window is full, or when the shard has its
+    /// share of it.
+    pub fn take(&self, own: u32) -> Option<Place> {
+        let size = self.size();
+        let sharers = self.sharers.load(Relaxed).max(1);
+        if own >= size.div_ceil(sharers) {
+            return None;
+        }
+        let one_more = |count: u32| (count < size).then_some(count + 1);
+        self.under_way.fetch_update(Relaxed, Relaxed, one_more).ok()?;
+        let number = self.sent.fetch_add(1, Relaxed);
+        Some(Place { number, answered: self.answered.load(Relaxed) })
+    }
+
+    /// The question was answered.
+    pub fn on_answer(&self, place: Place) {
+        let before = self.free(&place);
+        self.answered.fetch_add(1, Relaxed);
+        let size = self.size.load(Relaxed);
+        // A window that is not used shows nothing of a wider one (RFC 7661 4.1).
+        if before * 2 * PARTS < size || size >= DNS_WINDOW_MAX * PARTS {
+            return;
+        }
+        let more = if size < self.threshold.load(Relaxed) { PARTS } else { (PARTS * PARTS / size).max(1) };
+        self.size.store((size + more).min(DNS_WINDOW_MAX * PARTS), Relaxed);
+    }
+
+    /// The resolver said REFUSED, as it does when it has too much to do.
+    pub fn on_refusal(&self, place: Place) {
+        self.free(&place);
+        self.answered.fetch_add(1, Relaxed);
+        self.halve(place.number, DNS_WINDOW_MIN);
+    }
+
+    /// The question was not answered within [`Window::timeout`] of when it was sent. It does not count as under way any more,
+    /// however long its answer is awaited. When another try is answered and this one still is not, it
+    /// [was lost](Window::on_loss).
+    pub fn on_timeout(&self, place: Place) -> Overdue {
+        self.free(&place);
+        // Whatever it means, it is no time to grow fast.
+        self.threshold.fetch_min(self.size.load(Relaxed).max(DNS_WINDOW_INITIAL * PARTS), Relaxed);
+        if self.answered.load(Relaxed) == place.answered {
+            // A few questions about silent names are no reason to stop.
+            self.halve(place.number, DNS_WINDOW_INITIAL);
+        }
+        Overdue { number: place.number }
+    }
+
+    /// A question that was overdue turns out to be lost.
+    pub fn on_loss(&self, overdue: Overdue) {
+        self.lost.fetch_add(1, Relaxed);
+        self.halve(overdue.number, DNS_WINDOW_MIN);
+    }
+
+    /// The answer is not awaited any more; that shows nothing.
+    pub fn give_back(&self, place: Place) {
+        self.free(&place);
+    }
+
+    /// Questions that may be under way.
+    pub fn size(&self) -> u32 {
+        self.size.load(Relaxed) / PARTS
+    }
+
+    /// Questions that are.
+    pub fn under_way(&self) -> u32 {
+        self.under_way.load(Relaxed)
+    }
+
+    /// Questions sent so far, and how many of them are known to be lost.
+    pub fn sent_and_lost(&self) -> (u64, u64) {
+        (self.sent.load(Relaxed), self.lost.load(Relaxed))
+    }
+
+    /// Notes the round trip of a question that was sent once (Karn's rule: RFC 6298 3; a resolver that is at work on a question
+    /// already answers its second try too soon).
+    pub fn on_round_trip(&self, time: Duration) {
+        let time = u32::try_from(time.as_micros()).unwrap_or(u32::MAX).max(1);
+        let (smoothed, variation) = match unpack(self.round_trip.load(Relaxed)) {
+            (0, _) => (time, time / 2),
+            (smoothed, variation) => {
+                // RFC 6298 2.3, with its weights of 1/8 and 1/4.
+                let off = smoothed.abs_diff(time);
+                (weigh(smoothed, time, 8), weigh(variation, off, 4))
+            }
+        };
+        self.round_trip.store(u64::from(smoothed.max(1)) << 32 | u64::from(variation), Relaxed);
+    }
+
+    /// How long a first try waits: RFC 6298 2, between [`DNS_TRY_TIMEOUT_MIN`] and [`DNS_TRY_TIMEOUT`].
+    pub fn timeout(&self) -> Duration {
+        match unpack(self.round_trip.load(Relaxed)) {
+            (0, _) => DNS_TRY_TIMEOUT,
+            (smoothed, variation) => {
+                let variation = Duration::from_micros(4 * u64::from(variation)).max(GRANULARITY);
+                (Duration::from_micros(smoothed.into()) + variation)
+                    .clamp(DNS_TRY_TIMEOUT_MIN, DNS_TRY_TIMEOUT)
+            }
+        }
+    }
+
+    /// How many were under way with it.
+    fn free(&self, _place: &Place) -> u32 {
+        self.under_way.fetch_sub(1, Relaxed)
+    }
+
+    /// Halves the window, though not below `least`, for a loss of the question with this number.
+    fn halve(&self, number: u64, least: u32) {
+        let paid = self.paid.load(Relaxed);
+        let sent = self.sent.load(Relaxed);
+        if number < paid || self.paid.compare_exchange(paid, sent, Relaxed, Relaxed).is_err() {
+            return;
+        }
+        let size = self.size.load(Relaxed);
+        let half = (size / 2).max((least * PARTS).min(size));
+        self.threshold.store(half, Relaxed);
+        self.size.store(half, Relaxed);
+    }
+}
+
+fn unpack(round_trip: u64) -> (u32, u32) {
+    ((round_trip >> 32) as u32, round_trip as u32)
+}
+
+/// The mean of two, of which the newer counts one part in `parts`.
+fn weigh(old: u32, new: u32, parts: u64) -> u32 {
+    ((u64::from(old) * (parts - 1) + u64::from(new)) / parts) as u32
+}

@@ -1,0 +1,151 @@
+//! Words of other languages, as the English words that the phrases are written in (data/words.txt).
+//!
+//! A sentence of any language becomes the words of its meaning, in its own order: "Der Benutzer ist hier nicht bekannt"
+//! reads "mailbox hier not known". So one phrase serves all languages.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::LazyLock;
+
+/// A map from words of ours. A text that looks up words cannot add any, so a plain hash is safe.
+pub(super) type WordMap<T> = HashMap<&'static str, T, BuildHasherDefault<WordHasher>>;
+
+/// FNV-1a: the words are short.
+#[derive(Clone, Copy)]
+pub(super) struct WordHasher(u64);
+
+impl Default for WordHasher {
+    fn default() -> WordHasher {
+        WordHasher(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Hasher for WordHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        // The table takes its buckets from the low bits and its tags from the high ones.
+        self.0 ^ (self.0 >> 29)
+    }
+}
+
+/// The forms and what they mean.
+const WORDS: &str = include_str!("../../data/words.txt");
+
+/// Shortest beginning of a word that stands for the whole of it, in bytes.
+const PREFIX_BYTES_MIN: usize = 5;
+
+#[derive(Default)]
+struct Dictionary {
+    exact: WordMap<&'static str>,
+    /// Beginnings of words.
+    prefixes: WordMap<&'static str>,
+    /// Length of the longest of `prefixes`, in bytes.
+    prefix_bytes_max: usize,
+    /// Forms inside runs of characters that no space separates.
+    runs: WordMap<&'static str>,
+    /// Longest form of `runs`, in characters.
+    run_chars_max: usize,
+}
+
+static DICTIONARY: LazyLock<Dictionary> = LazyLock::new(|| {
+    let mut dictionary = Dictionary::default();
+    for (meaning, form) in entries() {
+        if form.starts_with(is_unspaced) {
+            dictionary.run_chars_max = dictionary.run_chars_max.max(form.chars().count());
+            dictionary.runs.insert(form, meaning);
+        } else if let Some(prefix) = form.strip_suffix('*') {
+            dictionary.prefix_bytes_max = dictionary.prefix_bytes_max.max(prefix.len());
+            dictionary.prefixes.insert(prefix, meaning);
+        } else {
+            dictionary.exact.insert(form, meaning);
+        }
+    }
+    dictionary
+});
+
+/// Every form with its meaning, which is empty for a form that says nothing.
+fn entries() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let lines = WORDS.lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| line.split_once(" = ")).flat_map(|(meaning, forms)| {
+        let meaning = if meaning == "." { "" } else { meaning };
+        forms.split(' ').map(move |form| (meaning, form))
+    })
+}
+
+/// True for the characters of scripts that write no space between words.
+pub(super) fn is_unspaced(c: char) -> bool {
+    matches!(c, '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7a3}' | '\u{f900}'..='\u{faff}')
+}
+
+/// What a word means, written without accents; empty when it says nothing, none when it is not known.
+pub(super) fn meaning(word: &str) -> Option<&'static str> {
+    let dictionary = &*DICTIONARY;
+    if let Some(meaning) = dictionary.exact.get(word) {
+        return Some(meaning);
+    }
+    let ends = (PREFIX_BYTES_MIN..=word.len().min(dictionary.prefix_bytes_max))
+        .rev()
+        .filter(|end| word.is_char_boundary(*end));
+    ends.into_iter().find_map(|end| dictionary.prefixes.get(&word[..end]).copied())
+}
+
+/// The longest known form at the beginning of a run of unspaced characters: its length in bytes and its meaning.
+pub(super) fn run_meaning(run: &str) -> Option<(usize, &'static str)> {
+    let dictionary = &*DICTIONARY;
+    let ends: Vec<usize> =
+        run.char_indices().map(|(at, c)| at + c.len_utf8()).take(dictionary.run_chars_max).collect();
+    ends.into_iter().rev().find_map(|end| dictionary.runs.get(&run[..end]).map(|meaning| (end, *meaning)))
+}
+
+/// Every whole form with its meaning.
+pub(super) fn exact() -> impl Iterator<Item = (&'static str, &'static str)> {
+    DICTIONARY.exact.iter().map(|(form, meaning)| (*form, *meaning))
+}
+
+/// The words that meanings are made of.
+pub(super) fn meanings() -> impl Iterator<Item = &'static str> {
+    entries().flat_map(|(meaning, _)| meaning.split_ascii_whitespace())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_has_one_meaning() {
+        let mut seen = HashMap::new();
+        for (meaning, form) in entries() {
+            assert_eq!(seen.insert(form, meaning), None, "{form}");
+            assert!(
+                form.trim_end_matches('*').chars().all(char::is_alphanumeric) || form.contains('ー'),
+                "{form}"
+            );
+            let prefix = form.strip_suffix('*');
+            assert!(prefix.is_none_or(|prefix| prefix.len() >= PREFIX_BYTES_MIN), "{form} is too short");
+        }
+        assert!(seen.len() > 1_000);
+    }
+
+    #[test]
+    fn words_are_found_whole_by_their_beginning_and_in_runs() {
+        for (word, expected) in [
+            ("benutzer", Some("mailbox")),
+            ("benutzers", Some("mailbox")),
+            ("пользователя", Some("mailbox")),
+            ("die", Some("")),
+            ("neexistuje", Some("not exist")),
+            ("xyzzy", None),
+            ("", None),
+        ] {
+            assert_eq!(meaning(word), expected, "{word}");
+        }
+        assert_eq!(run_meaning("收件人不存在"), Some(("收件人".len(), "mailbox")));
+        assert_eq!(run_meaning("不存在"), Some(("不存在".len(), "not exist")));
+        assert_eq!(run_meaning("龍"), None);
+    }
+}

@@ -1,0 +1,123 @@
+//! Where a session is held: its shard, its group and its route, and what is known there.
+
+use super::transaction::Course;
+use crate::knowledge::DomainAtHost;
+use crate::runtime::Runtime;
+use crate::shard::Shard;
+use crate::site::{Group, Route};
+use crate::work::Work;
+use engine_proto::address::Domain;
+use engine_proto::smtp::reply::Reply;
+use engine_proto::verdict::Stage;
+use engine_proto::verdict::classify::{ReplyView, Us};
+use engine_proto::verdict::evidence::{Context, Held, Released};
+use std::rc::Rc;
+use std::time::Instant;
+
+/// Where a session is held.
+pub(super) struct ProbeContext<'a, R: Runtime> {
+    pub(super) shard: &'a Rc<Shard<R>>,
+    pub(super) group: &'a Rc<Group>,
+    /// The route.
+    pub(super) index: usize,
+}
+
+impl<R: Runtime> ProbeContext<'_, R> {
+    /// The route.
+    pub(super) fn route(&self) -> &Route {
+        &self.group.routes[self.index]
+    }
+
+    /// A reply with all that must be known to read it.
+    pub(super) fn view<'v>(
+        &'v self,
+        stage: Stage,
+        reply: &'v Reply,
+        recipient: Option<&'v str>,
+    ) -> ReplyView<'v> {
+        ReplyView { stage, mx: &self.route().host, reply, recipient, us: self.us() }
+    }
+
+    /// Who asks.
+    fn us(&self) -> Us<'_> {
+        let source = &self.shard.shared.pool.sources[self.group.source.get()];
+        Us {
+            reverse_path: &source.dialog.reverse_path,
+            ehlo: &source.dialog.ehlo,
+            source: source.address_towards(self.route().address),
+        }
+    }
+
+    /// The number that a domain is known by at this host.
+    pub(super) fn number(&self, domain: &Domain) -> u64 {
+        let at = DomainAtHost { domain: domain.clone(), host: Rc::clone(&self.route().host) };
+        self.shard.knowledge.borrow().number(&at)
+    }
+
+    /// What is known beside the session.
+    pub(super) fn knows(&self, course: &Course) -> Context {
+        let refused = course.held.evidence.borrow();
+        let refused = refused.recipient(None, Some(Held::Refused)).map(|work| work.address.domain().clone());
+        let no_postmaster = refused.is_some_and(|domain| {
+            self.shard.knowledge.borrow().has_no_postmaster(self.number(&domain), R::now())
+        });
+        // Where a session takes one transaction nothing can be asked behind it.
+        let known = !course.one_transaction && self.known_mailbox(course).is_some();
+        let no_postmaster = no_postmaster || course.one_transaction;
+        let changed = self.route().changes.get() > 0;
+        Context { honest: self.group.is_honest(), known, no_postmaster, changed }
+    }
+
+    /// Whether this host accepted a mailbox within the hour.
+    pub(super) fn has_known_mailbox(&self) -> bool {
+        self.shard.knowledge.borrow().has_mailbox(&self.route().host, R::now())
+    }
+
+    /// A mailbox that this host is known to accept: one that it accepted within the hour, or one of the operator's.
+    pub(super) fn known_mailbox(&self, course: &Course) -> Option<String> {
+        let kept = self.shard.knowledge.borrow().mailbox(&self.route().host, R::now());
+        kept.or_else(|| self.canary(course))
+    }
+
+    /// A mailbox of the operator's own at a domain that this session asks about.
+    fn canary(&self, course: &Course) -> Option<String> {
+        let canaries = &self.shard.shared.config.canaries;
+        if canaries.is_empty() {
+            return None;
+        }
+        let evidence = course.held.evidence.borrow();
+        let domain = evidence.recipient(None, None)?.address.domain();
+        let canary = canaries.iter().find(|canary| canary.domain() == domain)?;
+        Some(canary.as_str().to_owned())
+    }
+
+    /// The host accepted this mailbox. `proven`: and tells mailboxes apart.
+    pub(super) fn on_known(&self, address: &str, proven: bool, now: Instant) {
+        if address.is_ascii() {
+            self.shard.knowledge.borrow_mut().learned_mailbox(&self.route().host, address, proven, now);
+        }
+    }
+
+    /// The host changed its behaviour in this session, or contradicted an earlier one.
+    pub(super) fn on_change(&self, released: &[Released<Work>], refusals_proven: u32) {
+        let (route, now) = (self.route(), R::now());
+        self.group.on_changed();
+        route.changes.set(route.changes.get().saturating_add(1));
+        if refusals_proven > 1 {
+            // So many it bears; the next session stops before.
+            self.group.site.pace.borrow_mut().tarpitted(refusals_proven - 1);
+        }
+        let mut told: Vec<&Domain> = Vec::new();
+        for one in released {
+            let domain = one.item.address.domain();
+            if told.contains(&domain) {
+                continue;
+            }
+            told.push(domain);
+            let number = self.number(domain);
+            self.shard.knowledge.borrow_mut().contradicted(number, now);
+            self.shard.withdraw(self.shard.evidence_key(domain, &route.host));
+        }
+        tracing::debug!("the host {} changed its behaviour towards unknown recipients", route.host);
+    }
+}

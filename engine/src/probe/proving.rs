@@ -1,0 +1,500 @@
+//! Checkpoints: what is asked to prove the answers that a session holds, and what becomes of them.
+
+use super::context::ProbeContext;
+use super::endings::{blame, ends_at_recipient, push_back};
+use super::replies::{GREYLISTING_WAIT, TRANSIENT_WAIT, ask_elsewhere, in_words, mail_refused, returned};
+use super::transaction::{After, Answered, Course, Heard, Recipients, hear};
+use crate::runtime::Runtime;
+use crate::session::Session;
+use crate::site::{DOWN, HeldAnswers, UnclearWait};
+use crate::work::{Work, unverifiable};
+use crate::{Finding, Priority};
+use engine_proto::address::Address;
+use engine_proto::limits::{CHANGES_MAX, CONTROL_UNKNOWN_TTL, TRANSACTION_RECIPIENTS_MAX};
+use engine_proto::lists;
+use engine_proto::pace::Tally;
+use engine_proto::smtp::dialog::Closure;
+use engine_proto::smtp::reply::Reply;
+use engine_proto::verdict::catch_all::{ControlFinding, settle};
+use engine_proto::verdict::classify::{Classification, classify, reason_at_rcpt};
+use engine_proto::verdict::evidence::{
+    CHECKPOINT_MIN, Held, Proof, Question, Released, SessionEvidence, Told,
+};
+use engine_proto::verdict::{Class, Reason, Scope, Stage};
+use std::rc::Rc;
+use std::time::Instant;
+
+/// The rule of an address that a server gave an answer to which its own behaviour contradicts.
+pub(super) const CHANGED: &str = "behaviour_changed";
+/// The rule of a refusal behind which no mailbox was accepted.
+const UNPROVEN: &str = "refusal_unproven";
+/// The rule of an accept behind which the session ended.
+const UNANSWERED: &str = "control_unanswered";
+
+/// A checkpoint asks in so many transactions at most.
+const ROUNDS_MAX: usize = 12;
+
+/// Asks what proves the answers that the session holds, and releases them.
+pub(super) async fn prove<R: Runtime>(
+    context: &ProbeContext<'_, R>,
+    session: &mut Session<R>,
+    course: &mut Course,
+) -> After {
+    for _ in 0..ROUNDS_MAX {
+        let known = context.knows(course);
+        let questions = course.held.evidence.borrow().questions(known);
+        if questions.is_empty() {
+            return release(context, course, true);
+        }
+        let mut asked = askable(context, course, questions);
+        if asked.is_empty() {
+            // Nobody is left to ask about; that was told, and the next look finds nothing to ask.
+            continue;
+        }
+        if asked.len() > context.group.refusal_room_for_proof(context.shard.refusal_step()) {
+            break;
+        }
+        fit(&mut asked, context.group.site.pace.borrow().left(&course.tally));
+        if asked.is_empty() {
+            break;
+        }
+        let after = ask(context, session, course, asked).await;
+        if after != After::Open {
+            release(context, course, false);
+            return after;
+        }
+    }
+    release(context, course, false);
+    After::Leave
+}
+
+/// A question with the recipient that it is asked about.
+struct Asked {
+    question: Question,
+    recipient: String,
+    /// It is another's mailbox, of which nobody else is to hear.
+    private: bool,
+    /// It was accepted in another session, as far as it is known.
+    elsewhere: bool,
+}
+
+/// The questions of one transaction. One with nobody to ask about is answered at once: with nothing.
+fn askable<R: Runtime>(
+    context: &ProbeContext<'_, R>,
+    course: &Course,
+    questions: Vec<Question>,
+) -> Vec<Asked> {
+    let mut asked: Vec<Asked> = Vec::new();
+    for question in questions.into_iter().take(TRANSACTION_RECIPIENTS_MAX) {
+        let found = recipient(context, course, question);
+        let Some((recipient, private, elsewhere)) = found else {
+            course.held.evidence.borrow_mut().told(question, Told::Nothing);
+            continue;
+        };
+        let domain = |recipient: &str| recipient.rsplit('@').next().map(str::to_owned);
+        let another = asked.first().is_some_and(|first| domain(&first.recipient) != domain(&recipient));
+        if context.group.takes_one_domain() && another {
+            // The rest is asked in the next transaction.
+            break;
+        }
+        asked.push(Asked { question, recipient, private, elsewhere });
+    }
+    asked
+}
+
+/// Leaves what the session bears, where it may have so many more recipients and so many more refusals. The rest is asked in
+/// another session. A known mailbox is refused only where the server has changed, so one refusal is enough for all of them.
+fn fit(asked: &mut Vec<Asked>, (recipients, refusals): (usize, usize)) {
+    let is_known = |asked: &Asked| matches!(asked.question, Question::Known { .. });
+    let known = asked.iter().filter(|asked| is_known(asked)).count();
+    if asked.len() > recipients || asked.len() - known + known.min(1) > refusals {
+        let is_first = |asked: &Asked| matches!(asked.question, Question::Control { second: false, .. });
+        asked.retain(is_first);
+        asked.truncate(recipients.min(refusals));
+    }
+}
+
+/// The recipient of a question, whether it is another's mailbox, and whether it was accepted in another session.
+fn recipient<R: Runtime>(
+    context: &ProbeContext<'_, R>,
+    course: &Course,
+    question: Question,
+) -> Option<(String, bool, bool)> {
+    let evidence = course.held.evidence.borrow();
+    let of = |domain: Option<u64>, held| evidence.recipient(domain, held).map(|work| &work.address);
+    match question {
+        Question::Control { domain, second } => {
+            let domain = of(Some(domain), None)?.domain();
+            Some((context.shard.control_recipient(domain, second), false, false))
+        }
+        Question::RefusedBefore { domain } => {
+            of(Some(domain), Some(Held::Refused)).map(|address| (address.as_str().to_owned(), true, false))
+        }
+        Question::Postmaster => {
+            let domain = of(None, Some(Held::Refused)).or_else(|| of(None, Some(Held::Denied)))?.domain();
+            Some((format!("postmaster@{}", domain.as_str()), false, false))
+        }
+        Question::Known { domain } => {
+            let held =
+                of(domain, Some(Held::Accepted)).map(|address| (address.as_str().to_owned(), true, false));
+            let kept = || context.known_mailbox(course).map(|address| (address, true, true));
+            held.or_else(|| domain.is_none().then(kept).flatten())
+        }
+    }
+}
+
+/// One transaction of questions.
+async fn ask<R: Runtime>(
+    context: &ProbeContext<'_, R>,
+    session: &mut Session<R>,
+    course: &mut Course,
+    asked: Vec<Asked>,
+) -> After {
+    let (shard, now) = (context.shard, R::now());
+    session.limit = now + shard.session_limit;
+    let smtputf8 = asked.iter().any(|asked| !asked.recipient.is_ascii());
+    session.dialog.transact(now, asked.iter().map(|asked| asked.recipient.as_str()), smtputf8);
+    let (count, held) = (asked.len(), Rc::clone(&course.held));
+    let recipients = Questions { asked: asked.into_iter().map(Some).collect(), held, private: false };
+    hear(context, session, count, course, recipients).await
+}
+
+/// Questions by their places in the transaction, until they have their answers.
+pub(super) struct Questions {
+    asked: Vec<Option<Asked>>,
+    held: Rc<HeldAnswers>,
+    /// The transaction names another's mailbox.
+    private: bool,
+}
+
+impl Questions {
+    /// The control recipients of the works' domains, where they have to be asked in the works' own transaction.
+    pub(super) fn beside<R: Runtime>(
+        context: &ProbeContext<'_, R>,
+        course: &Course,
+        works: &[Work],
+    ) -> Questions {
+        let mut asked: Vec<Option<Asked>> = Vec::new();
+        for work in works.iter().filter(|_| course.one_transaction) {
+            let domain = work.address.domain();
+            let question = Question::Control { domain: context.number(domain), second: false };
+            if !asked.iter().flatten().any(|asked| asked.question == question) {
+                let recipient = context.shard.control_recipient(domain, false);
+                asked.push(Some(Asked { question, recipient, private: false, elsewhere: false }));
+            }
+        }
+        Questions { asked, held: Rc::clone(&course.held), private: false }
+    }
+
+    /// The recipients of those that have no answer yet.
+    pub(super) fn recipients(&self) -> impl Iterator<Item = &str> {
+        self.asked.iter().flatten().map(|asked| asked.recipient.as_str())
+    }
+}
+
+impl<R: Runtime> Recipients<R> for Questions {
+    fn record(&mut self, _context: &ProbeContext<'_, R>, story: &mut Vec<String>) {
+        self.private |= self.asked.iter().flatten().any(|asked| asked.private);
+        let lines: Vec<String> = match self.private {
+            false => story.clone(),
+            // What is said in such a transaction may name the mailbox: the replies are told by their codes alone.
+            true => story.iter().filter_map(|line| without_names(line)).collect(),
+        };
+        self.held.evidence.borrow_mut().each(|work| {
+            if let Some(trace) = &mut work.trace {
+                trace.extend(lines.iter().cloned());
+            }
+        });
+    }
+
+    fn answered(&mut self, context: &ProbeContext<'_, R>, heard: &Answered<'_>) -> Heard {
+        let Some(asked) = self.asked.get_mut(heard.place).and_then(Option::take) else {
+            return Heard::Answer;
+        };
+        self.private |= asked.private;
+        answered(context, &self.held, &asked, heard)
+    }
+
+    fn mail_refused(&mut self, context: &ProbeContext<'_, R>, reply: &Reply) -> bool {
+        // Those who are held are released behind this.
+        mail_refused(context, Vec::new(), false, reply);
+        true
+    }
+
+    fn put_back(&mut self, _context: &ProbeContext<'_, R>) -> bool {
+        // What got no answer is asked again in the next transaction.
+        self.asked.iter_mut().for_each(|asked| *asked = None);
+        true
+    }
+
+    fn out_of_time(&mut self, _context: &ProbeContext<'_, R>) {}
+
+    fn cut_off(&mut self, context: &ProbeContext<'_, R>, closure: &Closure, tally: &Tally) {
+        blame(context, closure, tally);
+        let at = self.asked.iter().flatten().next();
+        if let Some(&Asked { question: Question::Control { domain, .. }, .. }) = at
+            && ends_at_recipient(closure)
+        {
+            self.held.ended_at_control.set(Some(domain));
+        }
+    }
+}
+
+/// A line of a session's story without the names in it; `None` for one that is better left out.
+fn without_names(line: &str) -> Option<String> {
+    let (who, said) = line.split_once(": ")?;
+    match who {
+        "S" => {
+            let code = said.split([' ', '-']).next().filter(|code| code.len() == 3)?;
+            Some(format!("S: {code} (the text may name another mailbox and is left out)"))
+        }
+        "C" if said.starts_with("RCPT") => Some("C: RCPT TO:<a mailbox that is known here>".to_owned()),
+        _ => Some(line.to_owned()),
+    }
+}
+
+/// What the answer to a question means.
+fn answered<R: Runtime>(
+    context: &ProbeContext<'_, R>,
+    held: &HeldAnswers,
+    asked: &Asked,
+    heard: &Answered<'_>,
+) -> Heard {
+    let Answered { reply, behind_others, at, .. } = *heard;
+    let said: Classification = classify(&context.view(Stage::Control, reply, Some(&asked.recipient)));
+    if said.class == Class::Throttled && said.scope == Scope::Session && behind_others {
+        // RFC 5321 4.5.3.1.10: a transaction that is full; the rest goes into the next.
+        return Heard::Later;
+    }
+    let shard = context.shard;
+    if shard.stories.get() {
+        let line = format!("{}: {}", name(asked.question), in_words(&said));
+        held.evidence.borrow_mut().each(|work| work.note(|| line.clone()));
+    }
+    if said.class == Class::Throttled || said.scope == Scope::Session {
+        push_back(context, said.rule);
+        return Heard::Push;
+    }
+    let mut told = Told::of(&said);
+    if asked.elsewhere
+        && told == Told::Refused
+        && !shard.knowledge.borrow_mut().refused_mailbox(&context.route().host)
+    {
+        // It may have been accepted by a server that accepts everyone: that it is refused here shows nothing.
+        told = Told::Nothing;
+    }
+    match (asked.question, told) {
+        (Question::Control { .. }, Told::Nothing) => held.on_unclear_control(&said),
+        (Question::Postmaster, Told::Accepted) => context.on_known(&asked.recipient, true, at),
+        (Question::Postmaster, _) => {
+            if let Some(domain) =
+                Address::parse(&asked.recipient).ok().map(|address| address.domain().clone())
+            {
+                let number = context.number(&domain);
+                shard.knowledge.borrow_mut().learned_no_postmaster(number, at);
+            }
+        }
+        _ => {}
+    }
+    context.route().on_recipient(told == Told::Accepted);
+    held.evidence.borrow_mut().told(asked.question, told);
+    // A refusal that proves nothing may be what the host says to everyone.
+    if told == Told::RefusedUnclearly { Heard::Refusal } else { Heard::Answer }
+}
+
+fn name(question: Question) -> &'static str {
+    match question {
+        Question::Control { second: false, .. } => "control recipient",
+        Question::Control { second: true, .. } => "second control recipient",
+        Question::Known { .. } => "a mailbox that was accepted before, asked again",
+        Question::RefusedBefore { .. } => "a recipient that was refused before, asked again",
+        Question::Postmaster => "postmaster",
+    }
+}
+
+/// Releases what the session holds. `alive`: all questions were answered, or there was none. Tells whether what comes next
+/// had better be asked in another session.
+pub(super) fn release<R: Runtime>(context: &ProbeContext<'_, R>, course: &Course, alive: bool) -> After {
+    if course.held.evidence.borrow().is_empty() {
+        return After::Open;
+    }
+    let known = context.knows(course);
+    let mut evidence = course.held.evidence.borrow_mut();
+    learn(context, &course.held, &evidence);
+    let released = evidence.close(known, alive);
+    let changed = evidence.has_changed();
+    let proven = evidence.refusals_proven();
+    drop(evidence);
+    if changed {
+        context.on_change(&released, proven);
+    } else if alive {
+        context.route().changes.set(0);
+        context.group.on_proven(released.iter().filter(|one| one.proof == Proof::Proven).count());
+    }
+    let after = if is_to_confirm(context, &released) { After::Leave } else { After::Open };
+    let (mut again, now) = (Vec::new(), R::now());
+    // Sessions that end there are counted, not the answers that they held.
+    let ended = course.held.ended_at_control.take();
+    let without_control =
+        ended.filter(|&domain| !context.shard.knowledge.borrow_mut().unanswered(domain, now));
+    for one in released {
+        let lost = Lost { without_control, changed, wait: course.held.unclear_wait.get() };
+        again.extend(settle_released(context, one, &lost, now));
+    }
+    // In front of those who wait, in the order in which they were asked about.
+    again.into_iter().rev().for_each(|work| context.group.put_back(work));
+    if context.route().changes.get() >= CHANGES_MAX {
+        context.route().take_down(now + DOWN, CHANGED);
+    }
+    after
+}
+
+/// Whether one session alone has shown that the only domain that it asked about accepts everyone. It may have met the one
+/// node of a pool that does, so another session is to confirm it.
+fn is_to_confirm<R: Runtime>(context: &ProbeContext<'_, R>, released: &[Released<Work>]) -> bool {
+    let Some(first) = released.first() else { return false };
+    let domain = first.item.address.domain();
+    let is_such = |one: &Released<Work>| one.proof == Proof::CatchAll && one.item.address.domain() == domain;
+    released.len() >= CHECKPOINT_MIN as usize
+        && context.group.waiting() > 0
+        && released.iter().all(is_such)
+        && !context.shard.knowledge.borrow().accepts_all(context.number(domain), R::now())
+}
+
+/// How the session was lost.
+struct Lost {
+    /// The domain whose control recipient ended so many sessions that it is not asked again.
+    without_control: Option<u64>,
+    changed: bool,
+    /// How long to wait where the control recipient got a reply that proves nothing.
+    wait: UnclearWait,
+}
+
+/// Remembers what the checkpoint showed of its domains.
+fn learn<R: Runtime>(context: &ProbeContext<'_, R>, held: &HeldAnswers, evidence: &SessionEvidence<Work>) {
+    let now = R::now();
+    let mut knowledge = context.shard.knowledge.borrow_mut();
+    for (domain, finding) in evidence.findings() {
+        let again = !held.learned.borrow_mut().insert(domain);
+        let contradicted = knowledge.learned(domain, finding, again, now);
+        if finding == ControlFinding::Unknown && held.unclear_wait.get() == UnclearWait::Soon {
+            knowledge.learned_transient(domain, now);
+        }
+        if finding == ControlFinding::AcceptsAll {
+            context.group.catch_alls.set(true);
+        }
+        if contradicted && let Some(work) = evidence.recipient(Some(domain), None) {
+            context.shard.withdraw(context.shard.evidence_key(work.address.domain(), &context.route().host));
+        }
+    }
+}
+
+/// Answers a work whose answer was released, or gives it back to be asked again in another session.
+fn settle_released<R: Runtime>(
+    context: &ProbeContext<'_, R>,
+    one: Released<Work>,
+    lost: &Lost,
+    now: Instant,
+) -> Option<Work> {
+    let Released { item: mut work, held, said, proof } = one;
+    let evidence = Some(context.shard.evidence_key(work.address.domain(), &context.route().host));
+    work.note(|| format!("checkpoint: {}", in_words_of(held, proof)));
+    if held == Held::Accepted && matches!(proof, Proof::CatchAll | Proof::Changed) {
+        context.shard.knowledge.borrow_mut().unproven_mailbox(&context.route().host, work.address.as_str());
+    }
+    match (held, proof) {
+        (Held::Accepted, Proof::Proven) => {
+            context.on_known(work.address.as_str(), true, now);
+            finish(work, &said, ControlFinding::RefusesUnknown, "control_refused", evidence);
+            None
+        }
+        (Held::Accepted, Proof::CatchAll) => {
+            finish(work, &said, ControlFinding::AcceptsAll, "control_accepted", evidence);
+            None
+        }
+        (Held::Accepted, Proof::Unclear) => {
+            unclear(context, work, lost.wait, now);
+            None
+        }
+        (Held::Accepted, Proof::Lost)
+            if lost.without_control == Some(context.number(work.address.domain())) =>
+        {
+            work.finish(unverifiable("control_unclear", Some(CONTROL_UNKNOWN_TTL)));
+            None
+        }
+        (Held::Accepted, Proof::Lost) => returned(work, UNANSWERED, now),
+        (Held::Refused | Held::Denied, Proof::Proven) => {
+            let reason = reason_at_rcpt(&said);
+            work.finish(Finding { reason, rule: said.rule, retry_after: None, evidence });
+            None
+        }
+        (_, Proof::Changed) => {
+            // The next session may meet the same: not for ever.
+            work.returns += 1;
+            returned(work, CHANGED, now)
+        }
+        (Held::Refused | Held::Denied, _) => {
+            work.was_refused = true;
+            returned(work, if lost.changed { CHANGED } else { UNPROVEN }, now)
+        }
+        (Held::Unclear, Proof::Proven) => {
+            work.finish(Finding {
+                reason: Reason::MailboxNotFound,
+                rule: said.rule,
+                retry_after: None,
+                evidence,
+            });
+            None
+        }
+        (Held::Unclear, Proof::Lost) => returned(work, said.rule, now),
+        (Held::Unclear, _) => {
+            work.leave(said.rule, Some(DOWN));
+            ask_elsewhere(context, work, &said);
+            None
+        }
+    }
+}
+
+/// What a proof is called in a story.
+fn in_words_of(held: Held, proof: Proof) -> &'static str {
+    match (held, proof) {
+        (Held::Accepted, Proof::Proven) => "an unknown recipient of the domain was refused behind the accept",
+        (_, Proof::Proven) => "no change of the server's behaviour was seen behind the refusal",
+        (_, Proof::CatchAll) => "the control recipient was accepted, too",
+        (_, Proof::Changed) => "the server changed its behaviour, so the answer proves nothing",
+        (_, Proof::Unclear) => "what was asked behind the answer brought no clear reply",
+        (_, Proof::Lost) => "the session ended before the answer could be proven",
+    }
+}
+
+/// The control recipient told nothing. Where that may pass soon (a server that verifies recipients has not heard of this
+/// one before), the address is asked about once more.
+fn unclear<R: Runtime>(context: &ProbeContext<'_, R>, mut work: Work, wait: UnclearWait, now: Instant) {
+    let single = work.priority == Priority::Single;
+    let after = match wait {
+        UnclearWait::Soon if !std::mem::replace(&mut work.control_asked_again, true) => {
+            let again = if single { context.shard.single_retry() } else { TRANSIENT_WAIT };
+            work.leave_for_now("control_unclear", CONTROL_UNKNOWN_TTL, again);
+            work.may_begin_anew();
+            return context.shard.give_up(work, now);
+        }
+        UnclearWait::Soon | UnclearWait::Long => CONTROL_UNKNOWN_TTL,
+        UnclearWait::Greylisting => GREYLISTING_WAIT,
+    };
+    work.finish(unverifiable("control_unclear", Some(after)));
+}
+
+/// Answers a work that was accepted.
+pub(super) fn finish(
+    work: Work,
+    said: &Classification,
+    finding: ControlFinding,
+    rule: &'static str,
+    evidence: Option<u64>,
+) {
+    let role = lists::is_role(work.address.local());
+    let reason = settle(said, Some(finding), role);
+    // What was not clear may be, once it is asked again.
+    let retry_after = (finding == ControlFinding::Unknown).then_some(CONTROL_UNKNOWN_TTL);
+    work.finish(Finding { reason, rule, retry_after, evidence });
+}

@@ -1,0 +1,319 @@
+//! What the reply to a recipient means for the one that it is about.
+
+use super::context::ProbeContext;
+use super::endings::push_back;
+use super::proving;
+use super::transaction::{Answered, Heard};
+use crate::egress::rest;
+use crate::runtime::Runtime;
+use crate::shard::Shard;
+use crate::site::{DOWN, Group, HeldAnswers, Route};
+use crate::work::{Work, unverifiable};
+use crate::{Finding, Priority};
+use engine_proto::limits::{CONTROL_ACCEPTS_MAX, RETURNS_MAX};
+use engine_proto::smtp::interval;
+use engine_proto::smtp::reply::Reply;
+use engine_proto::verdict::catch_all::ControlFinding;
+use engine_proto::verdict::classify::{Classification, classify, reason_at_rcpt};
+use engine_proto::verdict::evidence::{Held, RUN_MIN};
+use engine_proto::verdict::{Class, Reason, Scope, Stage};
+use std::time::{Duration, Instant};
+
+/// What an answer to RCPT means for the one it is about.
+pub(super) fn answered<R: Runtime>(
+    context: &ProbeContext<'_, R>,
+    mut work: Work,
+    held: &HeldAnswers,
+    heard: &Answered<'_>,
+) -> Heard {
+    let ProbeContext { shard, group, index } = *context;
+    let Answered { reply, behind_others, at, .. } = *heard;
+    let route = context.route();
+    let said = classify(&context.view(Stage::Rcpt, reply, Some(work.address.as_str())));
+    work.note(|| in_words(&said));
+    #[cfg(feature = "sim")]
+    let Some(mut work) = mistaken(work, &said) else { return Heard::Answer };
+    match said.class {
+        Class::Accepted | Class::ExistsThrottled if route.accepts_everything => {
+            work.settle(Reason::Unverifiable, "accepts_everything");
+        }
+        Class::Accepted | Class::ExistsThrottled if reason_at_rcpt(&said) == Reason::MailboxExists => {
+            accepted(context, work, held, said, at);
+        }
+        Class::Throttled if said.scope == Scope::Session && behind_others => {
+            // RFC 5321 4.5.3.1.10: a transaction that is full; the rest goes into the next.
+            work.leave(said.rule, Some(DOWN));
+            group.put_back(work);
+            return Heard::Later;
+        }
+        Class::Throttled => {
+            push_back(context, said.rule);
+            come_back(group, work, said.rule, R::now());
+            return Heard::Push;
+        }
+        Class::Greylisted => work.finish(unverifiable(said.rule, Some(GREYLISTING_WAIT))),
+        _ if said.scope == Scope::Session => {
+            // Twice the same, from it or from others here: another address may do, above all one of the other family.
+            let known = route.says_so(said.rule);
+            if work.returns > 0 || known {
+                work.tried |= 1 << index;
+            }
+            route.refuses(said.rule);
+            if said.to_all {
+                route.sings(&said, false, known, work.address.domain());
+            }
+            come_back(group, work, said.rule, R::now());
+            return if known { Heard::Nothing } else { Heard::Push };
+        }
+        Class::Temporary => {
+            match again_after(shard, &work, reply) {
+                Some(again) => work.leave_for_now(said.rule, DOWN, again),
+                None => work.leave(said.rule, Some(DOWN)),
+            }
+            let domain = reply.is_permanent().then(|| work.address.domain().clone());
+            ask_elsewhere(context, work, &said);
+            if let Some(domain) = domain {
+                // It may say so to everyone, for as long as the code promises.
+                route.sings(&said, false, true, &domain);
+                return Heard::Refusal;
+            }
+        }
+        Class::Unclear if is_recipients_own(&said) => hold(context, work, held, Held::Unclear, said),
+        Class::Full => work.settle(reason_at_rcpt(&said), said.rule),
+        _ if reason_at_rcpt(&said) != Reason::Unverifiable => refused(context, work, held, said),
+        _ => return not_answered(context, work, &said),
+    }
+    Heard::Answer
+}
+
+/// A permanent refusal with a code of the recipient's and words that were not understood: what the server says to the
+/// control recipient settles it.
+pub(super) fn is_recipients_own(said: &Classification) -> bool {
+    said.permanent && said.scope == Scope::Recipient && said.rule == UNCERTAIN
+}
+
+/// A refusal that says nothing about the recipient: another host, or another address of this one, may know more. What is
+/// said to one after the other may be said to everyone.
+pub(super) fn not_answered<R: Runtime>(
+    context: &ProbeContext<'_, R>,
+    mut work: Work,
+    said: &Classification,
+) -> Heard {
+    let block = rest::is_block(context.shard, said);
+    if said.permanent || said.to_all {
+        context.route().sings(said, block, true, work.address.domain());
+    }
+    let elsewhere = matches!(said.class, Class::Relay | Class::Unclear | Class::AuthRequired)
+        || said.scope == Scope::Host
+        || is_refused_for_ipv6(context, said);
+    if elsewhere && (!said.to_all || is_refused_for_ipv6(context, said)) {
+        work.leave(said.rule, Some(DOWN));
+        ask_elsewhere(context, work, said);
+    } else {
+        work.settle(reason_at_rcpt(said), said.rule);
+    }
+    Heard::Refusal
+}
+
+/// Whether an IPv6 address of ours may be why we are refused: the host has an IPv4 address that was not refused yet.
+pub(super) fn is_refused_for_ipv6<R: Runtime>(context: &ProbeContext<'_, R>, said: &Classification) -> bool {
+    let about_us = matches!(said.scope, Scope::Us | Scope::Sender | Scope::Session);
+    about_us && context.group.has_ipv4_beside(context.index, R::now())
+}
+
+/// A recipient was accepted: that counts once the server is seen to tell mailboxes apart.
+pub(super) fn accepted<R: Runtime>(
+    context: &ProbeContext<'_, R>,
+    mut work: Work,
+    held: &HeldAnswers,
+    said: Classification,
+    now: Instant,
+) {
+    let (route, honest) = (context.route(), context.group.is_honest());
+    let number = context.number(work.address.domain());
+    let knowledge = context.shard.knowledge.borrow();
+    let single = work.priority == Priority::Single;
+    let believed = knowledge.believed(number, honest, now).filter(|finding| match finding {
+        ControlFinding::RefusesUnknown => honest || (single && believes(route)),
+        ControlFinding::AcceptsAll => single || knowledge.accepts_all(number, now),
+        ControlFinding::Unknown => true,
+    });
+    let has_refused = knowledge.has_refused(number, now);
+    let accepts_all = knowledge.believed(number, true, now);
+    drop(knowledge);
+    route.on_recipient(true);
+    if accepts_all != Some(ControlFinding::AcceptsAll) && !work.was_refused {
+        // Other sessions may ask about it behind their refusals before this one has proven it.
+        context.on_known(work.address.as_str(), false, now);
+    }
+    let mut evidence = held.evidence.borrow_mut();
+    if has_refused {
+        evidence.control_refused_elsewhere(number);
+    }
+    if work.was_refused {
+        evidence.refused_elsewhere(number);
+    }
+    match believed {
+        Some(finding) => {
+            evidence.note(Held::Accepted, number);
+            let key = context.shard.evidence_key(work.address.domain(), &route.host);
+            proving::finish(work, &said, finding, "control_remembered", Some(key));
+        }
+        None => {
+            work.on_held();
+            evidence.hold(work, Held::Accepted, said, number, single);
+        }
+    }
+}
+
+/// Whether a control recipient that an earlier session saw refused still speaks for the host.
+pub(super) fn believes(route: &Route) -> bool {
+    #[cfg(feature = "sim")]
+    if crate::sim::planted(crate::sim::Fault::BelieveControl) {
+        return true;
+    }
+    route.accepts_in_a_row.get() < CONTROL_ACCEPTS_MAX
+}
+
+/// A recipient was refused permanently and for itself: that counts as long as the server does not refuse everyone.
+pub(super) fn refused<R: Runtime>(
+    context: &ProbeContext<'_, R>,
+    work: Work,
+    held: &HeldAnswers,
+    said: Classification,
+) {
+    let route = context.route();
+    route.on_recipient(false);
+    let kind = if said.class == Class::NotFound { Held::Refused } else { Held::Denied };
+    let long = route.refusals_in_a_row.get() >= RUN_MIN;
+    let is_proven_first = long && !context.group.is_honest() && context.has_known_mailbox();
+    if work.priority != Priority::Single || is_proven_first {
+        return hold(context, work, held, kind, said);
+    }
+    let number = context.number(work.address.domain());
+    held.evidence.borrow_mut().note(kind, number);
+    let evidence = Some(context.shard.evidence_key(work.address.domain(), &route.host));
+    let reason = reason_at_rcpt(&said);
+    work.finish(Finding { reason, rule: said.rule, retry_after: None, evidence });
+}
+
+pub(super) fn hold<R: Runtime>(
+    context: &ProbeContext<'_, R>,
+    mut work: Work,
+    held: &HeldAnswers,
+    kind: Held,
+    said: Classification,
+) {
+    let number = context.number(work.address.domain());
+    let urgent = work.priority == Priority::Single;
+    work.on_held();
+    held.evidence.borrow_mut().hold(work, kind, said, number, urgent);
+}
+
+/// The rule of a code of the recipient's beside words that were not understood.
+pub(super) const UNCERTAIN: &str = "uncertain-5.1.1";
+
+/// A single check is not asked about again where the server names a longer interval.
+pub(super) const NAMED_INTERVAL_MAX: Duration = Duration::from_secs(30);
+
+/// When a recipient that met a transient reply is asked about once more; `None` for not.
+pub(super) fn again_after<R: Runtime>(shard: &Shard<R>, work: &Work, reply: &Reply) -> Option<Duration> {
+    if work.priority != Priority::Single {
+        return Some(TRANSIENT_WAIT);
+    }
+    let long = interval::named(reply.text()).is_some_and(|interval| interval > NAMED_INTERVAL_MAX);
+    (!long).then(|| shard.single_retry())
+}
+
+/// Takes a reply for what it is not, where such a defect is planted.
+#[cfg(feature = "sim")]
+pub(super) fn mistaken(work: Work, said: &Classification) -> Option<Work> {
+    use crate::sim::{Fault, planted};
+    if planted(Fault::SessionAsRecipient) && said.scope != Scope::Recipient {
+        work.settle(Reason::MailboxNotFound, "planted");
+    } else if planted(Fault::ConfirmWithoutControl) && said.class == Class::Accepted {
+        work.settle(Reason::MailboxExists, "planted");
+    } else {
+        return Some(work);
+    }
+    None
+}
+
+/// When a greylisted recipient may be asked again, if the server names no time: Postgrey's default delay is 300 s.
+pub(super) const GREYLISTING_WAIT: Duration = Duration::from_secs(300);
+
+/// When patient work that met a transient failure is asked about once more. Short: what such a reply tells of (a
+/// look-up that failed, a process too many) is over in seconds or lasts for hours.
+pub(super) const TRANSIENT_WAIT: Duration = Duration::from_secs(10);
+
+/// The recipient is asked again in another session, a few times.
+pub(super) fn come_back(group: &Group, work: Work, rule: &'static str, now: Instant) {
+    if let Some(work) = returned(work, rule, now) {
+        group.put_back(work);
+    }
+}
+
+/// A work that is to be asked again in another session, unless that was done often enough: then it is answered.
+pub(super) fn returned(mut work: Work, rule: &'static str, now: Instant) -> Option<Work> {
+    work.returns += 1;
+    work.leave(rule, Some(DOWN));
+    if work.returns > RETURNS_MAX || work.deadline <= now {
+        work.give_up();
+        return None;
+    }
+    Some(work)
+}
+
+/// The host has nothing to say about the recipient: the other hosts are asked, if there are any; or another address of
+/// this one, where an IPv6 address of ours may be why.
+pub(super) fn ask_elsewhere<R: Runtime>(
+    context: &ProbeContext<'_, R>,
+    mut work: Work,
+    said: &Classification,
+) {
+    let group = context.group;
+    work.tried |= if is_refused_for_ipv6(context, said) {
+        group.same_host_and_family(context.index)
+    } else {
+        group.same_host(context.index)
+    };
+    group.put_back(work);
+}
+
+/// What a reply was taken for, for the story.
+pub(super) fn in_words(said: &Classification) -> String {
+    format!("rule {}: {}, scope {}", said.rule, said.class.as_str(), said.scope.as_str())
+}
+
+/// MAIL was refused: it is about us or the host, and about no recipient. True when the session is to be left: it
+/// would hear the same again at once. `utf8`: the server may have refused SMTPUTF8 and nothing else.
+pub(super) fn mail_refused<R: Runtime>(
+    context: &ProbeContext<'_, R>,
+    works: Vec<Work>,
+    utf8: bool,
+    reply: &Reply,
+) -> bool {
+    let ProbeContext { shard, group, .. } = *context;
+    let said = classify(&context.view(Stage::Mail, reply, None));
+    let throttled = matches!(said.class, Class::Throttled | Class::Temporary);
+    let block = rest::is_block(shard, &said);
+    if throttled {
+        push_back(context, said.rule);
+    } else if !utf8 && (block || reply.is_permanent()) {
+        // It is about us or our reverse-path: the host would say it to each of thousands.
+        context.route().take_down(R::now() + DOWN, said.rule);
+    }
+    for mut work in works.into_iter().rev() {
+        work.note(|| in_words(&said));
+        if throttled {
+            come_back(group, work, said.rule, R::now());
+        } else {
+            work.leave(said.rule, Some(DOWN));
+            ask_elsewhere(context, work, &said);
+        }
+    }
+    if block {
+        rest::blocked(shard, group, said.rule);
+    }
+    throttled
+}

@@ -1,0 +1,202 @@
+//! The budgets of refused recipients of a shard's sites, and how they are kept over restarts. The rules are
+//! [`engine_proto::refusals`].
+
+use crate::seed::{HashMap, keyed_number};
+use crate::shard::{ShardFace, Shared};
+use engine_proto::limits::REFUSALS_SITES_MAX;
+use engine_proto::refusals::{KeptRefusals, RefusalBudget, RefusalCounts, step_at};
+use engine_proto::smtp::reply::Reply;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant, SystemTime};
+
+/// The counts of one site and source, and its budget.
+pub(crate) struct SiteRefusals {
+    counts: RefCell<RefusalCounts>,
+    budget: Cell<RefusalBudget>,
+    changed: Cell<bool>,
+}
+
+/// The counts of a shard's sites, by the keys under which they are kept.
+#[derive(Default)]
+pub(crate) struct RefusalBook {
+    sites: RefCell<HashMap<u64, Rc<SiteRefusals>>>,
+    published: Cell<Option<Instant>>,
+}
+
+/// Recipients that are being asked about; those that got no answer are given back when it is dropped.
+pub(crate) struct AskedRecipients {
+    site: Option<Rc<SiteRefusals>>,
+    left: Cell<u32>,
+}
+
+/// The budget keeps so much room for what proves the answers of a session.
+const KEPT_FOR_PROOF: usize = 2;
+
+/// How often other threads are shown what was counted.
+const PUBLISH: Duration = Duration::from_secs(1);
+
+impl SiteRefusals {
+    /// How many recipients may be asked about now, so that room is left for what proves their answers.
+    pub(crate) fn room(&self, step: u64) -> usize {
+        let room = self.room_for_proof(step);
+        if room == usize::MAX { room } else { room.saturating_sub(KEPT_FOR_PROOF) }
+    }
+
+    /// How many recipients may be asked about now to prove the answers that sessions hold.
+    pub(crate) fn room_for_proof(&self, step: u64) -> usize {
+        #[cfg(feature = "sim")]
+        if crate::sim::planted(crate::sim::Fault::IgnoreBudget) {
+            return usize::MAX;
+        }
+        self.counts.borrow().left(self.budget.get(), step) as usize
+    }
+
+    /// Whether the budget is used up, and no answer that is awaited can change that.
+    pub(crate) fn is_used_up(&self, step: u64) -> bool {
+        self.room(step) == 0 && !self.counts.borrow().awaits_answers()
+    }
+
+    /// How long it takes until recipients may be asked about again.
+    pub(crate) fn wait(&self, since_epoch: Duration) -> Duration {
+        let (step, into) = step_at(since_epoch);
+        self.counts.borrow().wait(step, into)
+    }
+
+    /// The site turned out to bear less.
+    pub(crate) fn lower(&self, budget: RefusalBudget) {
+        self.budget.set(self.budget.get().min(budget));
+    }
+}
+
+impl AskedRecipients {
+    /// `count` recipients are being asked about.
+    pub(crate) fn begin(site: Option<&Rc<SiteRefusals>>, count: usize) -> AskedRecipients {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        let site = site.map(Rc::clone);
+        #[cfg(feature = "sim")]
+        let site = site.filter(|_| !crate::sim::planted(crate::sim::Fault::ForgetReserved));
+        if let Some(site) = &site {
+            site.counts.borrow_mut().ask(count);
+        }
+        AskedRecipients { site, left: Cell::new(count) }
+    }
+
+    /// One was answered. A transient reply counts for nothing: greylisting is no refusal of a recipient.
+    pub(crate) fn answered(&self, reply: &Reply, step: u64) {
+        self.left.set(self.left.get().saturating_sub(1));
+        let Some(site) = &self.site else { return };
+        if reply.is_transient() {
+            return site.counts.borrow_mut().take_back(1);
+        }
+        site.counts.borrow_mut().answered(reply.is_positive(), step);
+        site.changed.set(true);
+    }
+}
+
+impl Drop for AskedRecipients {
+    fn drop(&mut self) {
+        if let Some(site) = &self.site {
+            site.counts.borrow_mut().take_back(self.left.get());
+        }
+    }
+}
+
+impl RefusalBook {
+    /// The counts of a site that is asked from a source; `None` where it has no budget.
+    pub(crate) fn of(
+        &self,
+        shared: &Shared,
+        site: &str,
+        source: usize,
+        budget: RefusalBudget,
+        step: u64,
+    ) -> Option<Rc<SiteRefusals>> {
+        if budget.is_unlimited() {
+            return None;
+        }
+        let source = &shared.pool.sources[source].label;
+        let key = keyed_number(&shared.config.installation, &["refusals", site, source]);
+        let mut sites = self.sites.borrow_mut();
+        if !sites.contains_key(&key) {
+            make_room(&mut sites, step);
+        }
+        let new = || {
+            let kept = shared.kept.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+            let counts = RefusalCounts::restore(kept.unwrap_or_default(), step);
+            let changed = Cell::new(!counts.is_empty(step));
+            Rc::new(SiteRefusals { counts: RefCell::new(counts), budget: Cell::new(budget), changed })
+        };
+        Some(Rc::clone(sites.entry(key).or_insert_with(new)))
+    }
+
+    /// Shows other threads what has changed, once in a while.
+    pub(crate) fn publish(&self, face: &ShardFace, now: Instant, step: u64) {
+        if self.published.get().is_some_and(|at| now.saturating_duration_since(at) < PUBLISH) {
+            return;
+        }
+        self.published.set(Some(now));
+        self.show(face, step);
+    }
+
+    /// Shows what was counted, whenever it was shown before: the last look of a shard that ends is one, too.
+    pub(crate) fn show(&self, face: &ShardFace, step: u64) {
+        let mut sites = self.sites.borrow_mut();
+        let before = sites.len();
+        sites.retain(|_, site| Rc::strong_count(site) > 1 || !site.counts.borrow().is_empty(step));
+        let changed =
+            sites.values().fold(before != sites.len(), |any, site| site.changed.replace(false) || any);
+        if changed {
+            let keep = |(&key, site): (&u64, &Rc<SiteRefusals>)| KeptRefusals {
+                key,
+                steps: site.counts.borrow().kept(step),
+            };
+            let kept = sites.iter().map(keep).filter(|kept| !kept.steps.is_empty()).collect();
+            *face.refusals.lock().unwrap_or_else(PoisonError::into_inner) = kept;
+        }
+    }
+}
+
+/// Makes room for one more site: what no longer counts goes first, then the sites that refused the fewest.
+fn make_room(sites: &mut HashMap<u64, Rc<SiteRefusals>>, step: u64) {
+    if sites.len() < REFUSALS_SITES_MAX {
+        return;
+    }
+    let in_use = |site: &Rc<SiteRefusals>| Rc::strong_count(site) > 1;
+    sites.retain(|_, site| in_use(site) || !site.counts.borrow().is_empty(step));
+    for most in [0, 1, 4, 16, 64] {
+        if sites.len() >= REFUSALS_SITES_MAX / 2 {
+            sites.retain(|_, site| in_use(site) || site.counts.borrow().totals(step).0 > most);
+        }
+    }
+}
+
+impl Shared {
+    /// How long ago the Unix epoch was, by the wall clock of the start and the time since then.
+    pub(crate) fn since_epoch(&self, now: Instant) -> Duration {
+        let started = self.started_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        started + self.age(now)
+    }
+
+    /// The number of the step that counts refusals now.
+    pub(crate) fn refusal_step(&self, now: Instant) -> u64 {
+        step_at(self.since_epoch(now)).0
+    }
+
+    /// All counts: of sites that were asked, and of those that an earlier run asked and nobody has since.
+    pub(crate) fn kept_refusals(&self) -> Vec<KeptRefusals> {
+        let step = self.refusal_step(Instant::now());
+        let old = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let still = |(&key, steps): (&u64, &Vec<_>)| KeptRefusals {
+            key,
+            steps: RefusalCounts::restore(steps.clone(), step).kept(step),
+        };
+        let mut all: Vec<_> = old.iter().map(still).filter(|kept| !kept.steps.is_empty()).collect();
+        drop(old);
+        for face in &self.shards {
+            all.extend(face.refusals.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned());
+        }
+        all
+    }
+}

@@ -1,0 +1,252 @@
+//! Room for questions: each resolver has a window that all shards share ([`engine_proto::dns::window`]), and what does not fit
+//! into it waits here. Nothing that waits is late: a question's time counts from when it is sent.
+
+use super::ports::{self, Outgoing, Sent};
+use super::tcp::converse;
+use super::{Inner, PendingLookup};
+use crate::runtime::Runtime;
+use engine_proto::dns::lookup::{Heard, Lookup, Transmit, Transport};
+use engine_proto::dns::window::{Overdue, Place, Window};
+use engine_proto::limits::DNS_LATE_ANSWER;
+use futures_lite::future::yield_now;
+use rand::Rng;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Instant;
+
+/// A shard's part of a resolver's window, and what waits for it.
+pub(super) struct Room<R: Runtime> {
+    /// Questions of this shard that are under way.
+    own: Cell<u32>,
+    /// The window knows that this shard has questions.
+    joined: Cell<bool>,
+    urgent: RefCell<VecDeque<Rc<PendingLookup<R>>>>,
+    patient: RefCell<VecDeque<Rc<PendingLookup<R>>>>,
+}
+
+/// A question that was overdue while a later try was answered. If its answer does not come either, it was lost.
+pub(super) struct Late<R: Runtime> {
+    until: Instant,
+    upstream: usize,
+    sent: Sent<R>,
+    overdue: Overdue,
+}
+
+impl<R: Runtime> Default for Room<R> {
+    fn default() -> Room<R> {
+        Room {
+            own: Cell::new(0),
+            joined: Cell::new(false),
+            urgent: RefCell::default(),
+            patient: RefCell::default(),
+        }
+    }
+}
+
+impl<R: Runtime> Room<R> {
+    /// Lookups that wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.urgent.borrow().len() + self.patient.borrow().len()
+    }
+
+    fn next(&self) -> Option<Rc<PendingLookup<R>>> {
+        let urgent = self.urgent.borrow_mut().pop_front();
+        urgent.or_else(|| self.patient.borrow_mut().pop_front())
+    }
+
+    fn queue(&self, pending: &PendingLookup<R>) -> &RefCell<VecDeque<Rc<PendingLookup<R>>>> {
+        if pending.urgent { &self.urgent } else { &self.patient }
+    }
+}
+
+impl<R: Runtime> Inner<R> {
+    fn window(&self, upstream: usize) -> &Window {
+        &self.health.windows[upstream]
+    }
+
+    /// Room for what a lookup has to send; where there is none, it waits.
+    pub(super) fn room_for(&self, pending: &Rc<PendingLookup<R>>, upstream: usize) -> Option<Place> {
+        let room = &self.rooms[upstream];
+        if !room.joined.replace(true) {
+            self.window(upstream).join();
+        }
+        match pending.queued.get() {
+            Some(before) if before == upstream => return None,
+            Some(before) => {
+                let queue = self.rooms[before].queue(pending);
+                queue.borrow_mut().retain(|waiting| !Rc::ptr_eq(waiting, pending));
+                pending.queued.set(None);
+            }
+            None => {}
+        }
+        // Nobody goes before those who wait.
+        let is_first = room.queue(pending).borrow().is_empty();
+        let place = if is_first { self.take(upstream) } else { None };
+        if place.is_none() {
+            pending.queued.set(Some(upstream));
+            room.queue(pending).borrow_mut().push_back(Rc::clone(pending));
+        }
+        place
+    }
+
+    fn take(&self, upstream: usize) -> Option<Place> {
+        let own = &self.rooms[upstream].own;
+        let place = self.window(upstream).take(own.get())?;
+        own.set(own.get() + 1);
+        Some(place)
+    }
+
+    /// Sends what has waited, as far as there is room.
+    pub(super) fn pump(self: &Rc<Self>, upstream: usize, now: Instant) {
+        let room = &self.rooms[upstream];
+        while room.waiting() > 0 {
+            let Some(place) = self.take(upstream) else { return };
+            let Some(pending) = room.next() else { return self.give_back(upstream, place) };
+            pending.queued.set(None);
+            if pending.wants() == Some(upstream) {
+                self.transmit(&pending, upstream, place, now);
+            } else {
+                // It was answered by an earlier try.
+                self.give_back(upstream, place);
+            }
+        }
+        if room.own.get() == 0 && room.joined.replace(false) {
+            self.window(upstream).leave();
+        }
+    }
+
+    /// The same for all resolvers. Where they are silent, what has not been sent ends: nobody would answer.
+    pub(super) fn pump_all(self: &Rc<Self>, now: Instant) {
+        for upstream in 0..self.rooms.len() {
+            self.pump(upstream, now);
+        }
+        if !self.health.are_silent() {
+            return;
+        }
+        let is_unsent = |lookup: &Lookup| !lookup.is_sent();
+        for pending in self.all() {
+            let waits = pending.queued.get().is_some();
+            if waits && pending.lookup.borrow().as_ref().is_some_and(is_unsent) {
+                pending.show(Lookup::abandon);
+                self.go_on(&pending, now);
+            }
+        }
+    }
+
+    /// Sends what a lookup has to send.
+    pub(super) fn transmit(
+        self: &Rc<Self>,
+        pending: &Rc<PendingLookup<R>>,
+        upstream: usize,
+        place: Place,
+        now: Instant,
+    ) {
+        let timeout = self.window(upstream).timeout();
+        let is_first = pending.lookup.borrow().as_ref().is_some_and(|lookup| !lookup.is_sent());
+        let transmit = pending
+            .show(|lookup| lookup.poll_transmit(now, timeout, &mut || self.random.borrow_mut().random()));
+        match transmit.flatten() {
+            Some(Transmit { transport: Transport::Udp, payload, id, .. }) => {
+                let (pending, overdue_at) = (Rc::clone(pending), now + timeout);
+                let place = Cell::new(Some(place));
+                self.post(Outgoing { pending, upstream, id, payload, place, overdue_at, is_first });
+            }
+            Some(Transmit { payload, .. }) => {
+                let deadline = pending.deadline().unwrap_or(now);
+                let (inner, pending) = (Rc::clone(self), Rc::clone(pending));
+                R::spawn(converse(inner, pending, (upstream, place), payload, deadline));
+            }
+            None => self.give_back(upstream, place),
+        }
+    }
+
+    /// Has a question sent, with all that others have sent in this turn of the thread.
+    fn post(self: &Rc<Self>, outgoing: Outgoing<R>) {
+        let is_first = self.outbox.borrow_mut().push(outgoing);
+        if is_first {
+            let inner = Rc::clone(self);
+            R::spawn(async move {
+                // glommio begins a task where it is spawned.
+                yield_now().await;
+                let outgoing = inner.outbox.borrow_mut().take();
+                ports::send(&inner, outgoing);
+            });
+        }
+    }
+
+    fn freed(&self, upstream: usize) {
+        let own = &self.rooms[upstream].own;
+        own.set(own.get().saturating_sub(1));
+    }
+
+    pub(super) fn on_answer(&self, upstream: usize, place: Place) {
+        self.freed(upstream);
+        self.window(upstream).on_answer(place);
+    }
+
+    pub(super) fn on_refusal(&self, upstream: usize, place: Place) {
+        self.freed(upstream);
+        self.window(upstream).on_refusal(place);
+    }
+
+    pub(super) fn give_back(&self, upstream: usize, place: Place) {
+        self.freed(upstream);
+        self.window(upstream).give_back(place);
+    }
+
+    /// A try of a lookup was answered.
+    pub(super) fn on_heard(&self, sent: &Sent<R>, heard: Heard, now: Instant) {
+        let upstream = sent.upstream();
+        if sent.is_first && heard == Heard::Answer {
+            self.window(upstream).on_round_trip(now.saturating_duration_since(sent.at));
+        }
+        sent.overdue.set(None);
+        let Some(place) = sent.place.take() else { return };
+        match heard {
+            Heard::Refusal => self.on_refusal(upstream, place),
+            _ => self.on_answer(upstream, place),
+        }
+    }
+
+    /// Gives back the places of what was not answered in time.
+    pub(super) fn note_overdue(&self, pending: &PendingLookup<R>, now: Instant) {
+        for sent in pending.sent.borrow().iter().filter(|sent| sent.overdue_at <= now) {
+            if let Some(place) = sent.place.take() {
+                self.freed(sent.upstream());
+                sent.overdue.set(Some(self.window(sent.upstream()).on_timeout(place)));
+            }
+        }
+    }
+
+    /// A lookup has ended: what it still had under way is not awaited any more, but for what may have been lost.
+    pub(super) fn leave_tries(&self, pending: &PendingLookup<R>, lookup: &Lookup, now: Instant) {
+        for sent in pending.sent.take() {
+            let upstream = sent.upstream();
+            if let Some(place) = sent.place.take() {
+                self.give_back(upstream, place);
+            }
+            match sent.overdue.take() {
+                Some(overdue) if lookup.answered(upstream) => {
+                    sent.await_late();
+                    self.late.borrow_mut().push_back(Late {
+                        until: now + DNS_LATE_ANSWER,
+                        upstream,
+                        sent,
+                        overdue,
+                    });
+                }
+                _ => _ = sent.forget(),
+            }
+        }
+    }
+
+    /// Looks for questions whose late answers do not come either.
+    pub(super) fn note_lost(&self, now: Instant) {
+        while let Some(late) = self.late.borrow_mut().pop_front_if(|late| late.until <= now) {
+            if late.sent.forget() {
+                self.window(late.upstream).on_loss(late.overdue);
+            }
+        }
+    }
+}

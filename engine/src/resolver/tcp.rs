@@ -1,0 +1,60 @@
+//! Questions over TCP, which takes what a datagram has no room for.
+
+use super::{Inner, PendingLookup};
+use crate::runtime::{Runtime, Stream};
+use engine_proto::dns::lookup::Heard;
+use engine_proto::dns::message::FrameReader;
+use engine_proto::dns::window::Place;
+use engine_proto::limits::DNS_TCP_MESSAGE_BYTES_MAX;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Instant;
+
+/// Asks over TCP.
+pub(super) async fn converse<R: Runtime>(
+    inner: Rc<Inner<R>>,
+    pending: Rc<PendingLookup<R>>,
+    (upstream, place): (usize, Place),
+    payload: Vec<u8>,
+    deadline: Instant,
+) {
+    let said = ask_tcp::<R>(inner.upstreams[upstream], payload, deadline).await;
+    let now = R::now();
+    let heard = pending.show(|lookup| match &said {
+        Ok(message) => lookup.handle_tcp(upstream, message, now),
+        Err(_) => {
+            lookup.handle_tcp_failed(upstream);
+            Heard::Nothing
+        }
+    });
+    match heard {
+        Some(Heard::Answer | Heard::Folded) => inner.on_answer(upstream, place),
+        Some(Heard::Refusal) => inner.on_refusal(upstream, place),
+        Some(Heard::Nothing) | None => inner.give_back(upstream, place),
+    }
+    inner.go_on(&pending, now);
+    inner.pump(upstream, now);
+}
+
+/// One question over a connection of its own (RFC 7766).
+async fn ask_tcp<R: Runtime>(
+    upstream: SocketAddr,
+    payload: Vec<u8>,
+    deadline: Instant,
+) -> io::Result<Vec<u8>> {
+    let mut stream = R::connect(None, upstream, deadline).await?;
+    stream.write(payload, deadline).await.0?;
+    let mut frame = FrameReader::default();
+    loop {
+        let wanted = frame.wanted().min(DNS_TCP_MESSAGE_BYTES_MAX + 2);
+        let (count, bytes) = stream.read(Vec::with_capacity(wanted), deadline).await;
+        if count? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        frame.feed(&bytes);
+        if let Some(message) = frame.message() {
+            return Ok(message);
+        }
+    }
+}

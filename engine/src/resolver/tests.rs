@@ -1,0 +1,101 @@
+//! A resolver and its sockets against servers on loopback that these tests make.
+
+use super::*;
+use crate::runtime::testing::{Driver, Monoio, run};
+use std::collections::HashSet;
+use std::net::UdpSocket;
+
+const EACH: usize = 150;
+
+/// The answer that a name does not exist: a response, with recursion available, NXDOMAIN and the root's SOA record in place of
+/// EDNS.
+fn nothing(question: &[u8]) -> Vec<u8> {
+    let mut answer = question[..question.len() - 11].to_vec();
+    answer[2..4].copy_from_slice(&[0x81, 0x83]);
+    answer[8..12].copy_from_slice(&[0, 1, 0, 0]);
+    answer.extend_from_slice(&[0, 0, 6, 0, 1, 0, 0, 1, 0, 0, 22, 0, 0]);
+    answer.extend_from_slice(&[0, 0, 1, 0].repeat(5));
+    answer
+}
+
+/// A resolver that says of every name that it does not exist, and its thread: the ports that asked and how many
+/// questions came, so many of them over.
+fn nothing_exists(questions: usize) -> (SocketAddr, std::thread::JoinHandle<HashSet<u16>>) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let answer = move || {
+        let mut buffer = [0; 512];
+        let mut ports = HashSet::new();
+        for _ in 0..questions {
+            let (length, from) = socket.recv_from(&mut buffer).expect("a question is missing");
+            ports.insert(from.port());
+            socket.send_to(&nothing(&buffer[..length]), from).unwrap();
+        }
+        ports
+    };
+    (address, std::thread::spawn(answer))
+}
+
+fn resolver(upstreams: &[SocketAddr]) -> Resolver<Monoio> {
+    let config = EngineConfig { resolvers: upstreams.to_vec(), ..EngineConfig::default() };
+    Resolver::new(&config, Arc::default(), 1, Instant::now())
+}
+
+fn question(text: &str) -> Question {
+    Question { name: Name::parse(text).unwrap(), kind: RecordKind::Mx }
+}
+
+async fn all_are_absent(resolver: &Resolver<Monoio>, names: Vec<String>) {
+    let questions: Vec<Question> = names.iter().map(|name| question(name)).collect();
+    let outcomes =
+        crate::walk::all(questions.iter().map(|question| resolver.look_up(question, false)).collect()).await;
+    for (outcome, name) in outcomes.iter().zip(names) {
+        assert!(matches!(**outcome, Outcome::NxDomain { .. }), "{name}: {outcome:?}");
+    }
+}
+
+#[test]
+fn questions_that_come_together_are_told_apart() {
+    let (address, answers) = nothing_exists(3 * EACH);
+    run(Driver::Epoll, async move {
+        let resolver = resolver(&[address]);
+        let of = |n: usize| format!("{}{n}.example", "d".repeat(1 + n % 3));
+        let names: Vec<String> = (1000..1000 + 3 * EACH).map(of).collect();
+        all_are_absent(&resolver, names.clone()).await;
+        // Of the cache: nobody is there to answer any more.
+        all_are_absent(&resolver, names).await;
+        assert!(resolver.inner.ports.takes_many(), "loopback takes many at once");
+        assert!(resolver.inner.pending.borrow().is_empty());
+    })
+    .unwrap();
+    let ports = answers.join().unwrap();
+    // Three lengths, 32 at a time.
+    assert!(ports.len() >= 8, "{ports:?}");
+}
+
+#[test]
+fn one_call_for_many_is_done_without_where_it_fails() {
+    let (address, answers) = nothing_exists(EACH);
+    run(Driver::Epoll, async move {
+        let resolver = resolver(&[address]);
+        resolver.inner.ports.sends_one_by_one();
+        all_are_absent(&resolver, (1000..1000 + EACH).map(|n| format!("d{n}.example")).collect()).await;
+    })
+    .unwrap();
+    answers.join().unwrap();
+}
+
+#[test]
+fn a_resolver_that_is_not_there_is_passed_over() {
+    let (address, answers) = nothing_exists(EACH);
+    let gone = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    run(Driver::Epoll, async move {
+        let resolver = resolver(&[gone, address]);
+        let began = Instant::now();
+        all_are_absent(&resolver, (1000..1000 + EACH).map(|n| format!("d{n}.example")).collect()).await;
+        assert!(began.elapsed() < Duration::from_secs(10));
+    })
+    .unwrap();
+    answers.join().unwrap();
+}

@@ -1,0 +1,49 @@
+//! The answers that a session holds until it is known what they are worth. The rules are
+//! [`engine_proto::verdict::evidence`].
+
+use crate::work::Work;
+use engine_proto::verdict::Class;
+use engine_proto::verdict::classify::Classification;
+use engine_proto::verdict::evidence::SessionEvidence;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+
+/// The answers that a session holds until it is known what they are worth.
+#[derive(Default)]
+pub(crate) struct HeldAnswers {
+    pub(crate) evidence: RefCell<SessionEvidence<Work>>,
+    /// The session ended at the control recipient of this domain.
+    pub(crate) ended_at_control: Cell<Option<u64>>,
+    /// The domains of which the session showed how they treat unknown recipients.
+    pub(crate) learned: RefCell<BTreeSet<u64>>,
+    /// When to ask again, if the control recipient got a reply that proves nothing.
+    pub(crate) unclear_wait: Cell<UnclearWait>,
+}
+
+/// How soon an unclear reply to a control recipient may turn into a clear one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum UnclearWait {
+    /// It was transient.
+    Soon,
+    /// It was not.
+    #[default]
+    Long,
+    /// It was greylisting.
+    Greylisting,
+}
+
+impl HeldAnswers {
+    /// The control recipient got a reply that proves nothing.
+    pub(crate) fn on_unclear_control(&self, said: &Classification) {
+        self.unclear_wait.set(match said.class {
+            Class::Greylisted => UnclearWait::Greylisting,
+            Class::Temporary => UnclearWait::Soon,
+            _ => UnclearWait::Long,
+        });
+    }
+
+    /// Takes those that are such out, unproven. A session that is busy with them just now keeps them a moment longer.
+    pub(super) fn take_where(&self, is_such: impl FnMut(&Work) -> bool) -> Vec<Work> {
+        self.evidence.try_borrow_mut().map(|mut held| held.take_where(is_such)).unwrap_or_default()
+    }
+}

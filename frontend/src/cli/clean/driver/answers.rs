@@ -1,0 +1,185 @@
+//! What becomes of a row when its answer comes, and when none comes any more.
+
+use super::super::left::Left;
+use super::super::outage::OUTAGE_PAUSE;
+use super::super::stall::{Decision, Open, is_progress, left, millis};
+use super::super::{CleanError, Verdict};
+use super::{Answered, Asked, Run, count, nobody, stopped};
+use engine::Outage;
+use std::time::{Duration, Instant};
+
+/// How often an address is asked about again when its server says "later", at most.
+const RETRIES_MAX: u8 = 8;
+/// The longest that such a later try is put off. Greylisting servers want one minute to a quarter of an hour.
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(15 * 60);
+/// The longest that the loop waits for an answer: progress is shown and files are flushed in between.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// While many are under way, answers are taken many at a time: each wake-up costs more than an answer does.
+const NAP: Duration = Duration::from_millis(1);
+/// Fewer answers than this are followed by a nap, if more addresses than that are under way.
+const NAP_BELOW: usize = 64;
+const NAP_UNDER_WAY: usize = 1000;
+/// A row that met a spent budget is not asked about again earlier, whatever the engine says: there may be thousands.
+const BUDGET_PAUSE_MIN: Duration = Duration::from_secs(1);
+/// After so long without any answer, although some are under way, the engine is held to be stuck.
+const ENGINE_SILENCE_MAX: Duration = Duration::from_secs(30 * 60);
+
+impl Run<'_> {
+    /// Waits for answers and takes all that are there.
+    pub(super) fn receive(&mut self) -> Result<(), CleanError> {
+        let now = self.now();
+        let due = self.put_off.next_due(now).filter(|_| self.has_room());
+        let due = due.map(|due| Duration::from_millis(due.saturating_sub(now)));
+        let patience = if self.may_read() { Duration::ZERO } else { due.unwrap_or(PATIENCE).min(PATIENCE) };
+        let mut answers = std::mem::take(&mut self.answers);
+        self.parts.checker.answers(patience, &mut answers);
+        if !answers.is_empty() || self.flight.len() == 0 {
+            self.heard = Instant::now();
+        } else if self.heard.elapsed() > ENGINE_SILENCE_MAX {
+            return Err(CleanError::failed("the engine does not answer; try again, and report this defect"));
+        }
+        let few = answers.len() < NAP_BELOW && self.flight.len() > NAP_UNDER_WAY && !self.may_read();
+        let none = answers.is_empty();
+        let now = self.now();
+        for answered in answers.drain(..) {
+            self.on_answer(answered, now)?;
+        }
+        self.answers = answers;
+        // What is there already counts before anybody is said not to answer.
+        if none {
+            self.end_stall(now)?;
+        }
+        if few {
+            std::thread::sleep(NAP);
+        }
+        Ok(())
+    }
+
+    fn on_answer(&mut self, answered: Answered, now: u64) -> Result<(), CleanError> {
+        let Answered { ticket, result, rule, retry_after } = answered;
+        let Some(asked) = self.flight.row(ticket) else { return Ok(()) };
+        match result {
+            Ok(verdict) => self.on_verdict(ticket, verdict, rule, retry_after, now),
+            Err(Outage::Unavailable) => {
+                if self.outage.on_outage(self.started.elapsed()) {
+                    return Err(nobody(self.parts.checker.resolvers()));
+                }
+                self.put_off.postpone(&mut self.parts.state, asked, now, millis(OUTAGE_PAUSE))?;
+                self.flight.release(ticket);
+                Ok(())
+            }
+            Err(Outage::Crowded) if self.stall.is_ending() => self.leave(ticket, Left::SILENT, None),
+            Err(Outage::Crowded) => {
+                self.put_off.crowded(&mut self.parts.state, asked)?;
+                self.flight.release(ticket);
+                Ok(())
+            }
+            Err(Outage::OverBudget(after)) => self.on_spent_budget(ticket, after, now),
+            Err(Outage::Stopping) => Err(stopped()),
+        }
+    }
+
+    fn on_verdict(
+        &mut self,
+        ticket: u64,
+        verdict: Verdict,
+        rule: &'static str,
+        retry_after: Option<Duration>,
+        now: u64,
+    ) -> Result<(), CleanError> {
+        let Some(asked) = self.flight.row(ticket) else { return Ok(()) };
+        let recalled = self.stall.is_recalling();
+        let is_known = verdict.reason != "unverifiable";
+        if is_known || (!recalled && is_progress(rule, retry_after)) {
+            self.stall.on_progress(now);
+        }
+        self.outage.on_verdict(verdict);
+        self.put_off.answered(asked);
+        if is_known || (retry_after.is_none() && !recalled) {
+            return self.settle(ticket, verdict);
+        }
+        let wanted = retry_after.unwrap_or_default();
+        let since = asked.since.unwrap_or(self.stall.progress());
+        // What the server wants is often a guess: when the time is over, it is asked once more.
+        let delay = wanted.min(RETRY_DELAY_MAX).min(left(self.parts.waits.later, since, now));
+        if delay.is_zero() || asked.retries >= RETRIES_MAX {
+            return self.leave(ticket, rule, retry_after);
+        }
+        asked.since = Some(since);
+        asked.retries += 1;
+        self.summary.retries += 1;
+        self.put_off.postpone(&mut self.parts.state, asked, now, millis(delay).max(1))?;
+        self.flight.release(ticket);
+        Ok(())
+    }
+
+    /// The row's site has had as many refused recipients as it may have for now.
+    fn on_spent_budget(&mut self, ticket: u64, after: Duration, now: u64) -> Result<(), CleanError> {
+        let Some(asked) = self.flight.row(ticket) else { return Ok(()) };
+        self.put_off.answered(asked);
+        let since = asked.since.unwrap_or(self.stall.progress());
+        if after > left(self.parts.waits.later, since, now) {
+            return self.leave(ticket, Left::BUDGET, Some(after));
+        }
+        asked.since = Some(since);
+        let delay = after.max(BUDGET_PAUSE_MIN);
+        self.put_off.postpone(&mut self.parts.state, asked, now, millis(delay))?;
+        self.flight.release(ticket);
+        Ok(())
+    }
+
+    /// Ends the wait for servers that answer nobody any more.
+    fn end_stall(&mut self, now: u64) -> Result<(), CleanError> {
+        let heard = self.parts.checker.heard();
+        if std::mem::replace(&mut self.spoken, heard) != heard {
+            self.stall.on_progress(now);
+        }
+        let under_way = self.flight.len() - self.flight.unsent.len();
+        if under_way == 0 {
+            self.stall.on_empty();
+        }
+        let (crowded, unread) = (self.put_off.crowded_len(), !self.ended);
+        let outage = self.outage.is_on();
+        let decision = self.stall.decide(now, Open { under_way, crowded, unread, outage });
+        if decision != Decision::Wait {
+            self.parts.checker.recall();
+        }
+        if decision == Decision::End {
+            self.end_crowded()?;
+        }
+        Ok(())
+    }
+
+    /// Nobody waits any longer for room at a site where nobody is answered.
+    fn end_crowded(&mut self) -> Result<(), CleanError> {
+        let mut row = Asked::default();
+        while self.put_off.next_crowded(&mut self.parts.state, &mut row)? {
+            let ticket = self.flight.take(|slot| {
+                std::mem::swap(slot, &mut row);
+                Ok(())
+            })?;
+            self.leave(ticket, Left::SILENT, None)?;
+        }
+        Ok(())
+    }
+
+    /// The row is unverifiable for now: a later try, after `wait` where that is known, may tell more.
+    fn leave(&mut self, ticket: u64, rule: &'static str, wait: Option<Duration>) -> Result<(), CleanError> {
+        self.summary.left.add(rule, wait.unwrap_or_default());
+        self.settle(ticket, Verdict::UNVERIFIABLE)
+    }
+
+    /// The address has its verdict.
+    fn settle(&mut self, ticket: u64, verdict: Verdict) -> Result<(), CleanError> {
+        let Some(asked) = self.flight.row(ticket) else { return Ok(()) };
+        let code = verdict.code();
+        self.seen.settle(&mut self.parts.state, asked.row, code)?;
+        self.rows.settled();
+        if !self.rows.is_ordered() {
+            self.parts.sink.write(asked.prefix(), code)?;
+            count(&mut self.summary, &self.verdicts, code, Some(asked.domain));
+        }
+        self.flight.release(ticket);
+        Ok(())
+    }
+}

@@ -1,0 +1,156 @@
+//! Rows that ended as unverifiable although a later try may tell more: for which reasons, and which option waits for them.
+
+use indicatif::HumanCount;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// The least that `--max-wait` is worth a try with: greylisting servers want one minute to a quarter of an hour.
+const MAX_WAIT_MIN: Duration = Duration::from_secs(900);
+
+/// Rows by the rule that left them.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Left {
+    rules: BTreeMap<&'static str, LeftByRule>,
+}
+
+/// Rows that one rule left.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct LeftByRule {
+    /// How many.
+    pub rows: u64,
+    /// The longest that one of them should wait before it is asked about again; zero where nobody knows.
+    pub wait: Duration,
+}
+
+impl Left {
+    /// The rule of rows that were not asked about because of our own budget of refused recipients.
+    pub const BUDGET: &'static str = "refusal_budget";
+    /// The rule of rows that were not asked about because their site answered nobody.
+    pub const SILENT: &'static str = "site_silent";
+
+    /// Counts a row that should wait so long.
+    pub(super) fn add(&mut self, rule: &'static str, wait: Duration) {
+        let left = self.rules.entry(rule).or_default();
+        left.rows += 1;
+        left.wait = left.wait.max(wait);
+    }
+
+    /// How many, by all rules.
+    pub fn rows(&self) -> u64 {
+        self.rules.values().map(|left| left.rows).sum()
+    }
+
+    /// The longest that one of them should wait.
+    pub fn wait(&self) -> Duration {
+        self.rules.values().map(|left| left.wait).max().unwrap_or_default()
+    }
+
+    /// By rule, most rows first.
+    pub fn by_rule(&self) -> Vec<(&'static str, LeftByRule)> {
+        let mut rules: Vec<_> = self.rules.iter().map(|(rule, left)| (*rule, *left)).collect();
+        rules.sort_by_key(|(_, left)| std::cmp::Reverse(left.rows));
+        rules
+    }
+
+    /// What scripts get, for a run with this `--max-wait`.
+    pub(super) fn json(&self, max_wait: Duration) -> serde_json::Value {
+        let one = |(rule, left): (&str, LeftByRule)| {
+            serde_json::json!({
+                "rule": rule,
+                "rows": left.rows,
+                "longest_wait_s": left.wait.as_secs(),
+                "max_wait_s": left.max_wait(max_wait).as_secs(),
+            })
+        };
+        self.by_rule().into_iter().map(one).collect()
+    }
+
+    /// What people read, for a run with this `--max-wait`.
+    pub(super) fn write(&self, f: &mut fmt::Formatter<'_>, max_wait: Duration) -> fmt::Result {
+        match self.rows() {
+            0 => return Ok(()),
+            1 => writeln!(f, "1 address is unverifiable for now, and a later try may tell more:")?,
+            rows => {
+                let rows = HumanCount(rows);
+                writeln!(f, "{rows} addresses are unverifiable for now, and a later try may tell more:")?;
+            }
+        }
+        for (rule, left) in self.by_rule() {
+            let (rows, seconds) = (HumanCount(left.rows).to_string(), left.max_wait(max_wait).as_secs());
+            write!(f, "  {rule:<28}{rows:>12}  ")?;
+            if rule == Left::BUDGET {
+                writeln!(
+                    f,
+                    "not asked; --max-wait {seconds} or a later run asks them, --pace fast asks more an hour"
+                )?;
+            } else {
+                writeln!(f, "--max-wait {seconds} asks them again")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl LeftByRule {
+    /// The `--max-wait` that waits for these rows, in whole minutes; more than what was `given` and not enough.
+    fn max_wait(&self, given: Duration) -> Duration {
+        let wanted = self.wait.max(given * 2).max(MAX_WAIT_MIN);
+        Duration::from_secs(wanted.as_secs().next_multiple_of(60))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn left(rows: &[(&'static str, u64)]) -> Left {
+        let mut left = Left::default();
+        rows.iter().for_each(|&(rule, wait)| left.add(rule, Duration::from_secs(wait)));
+        left
+    }
+
+    /// What is said of these rows, a rule and the seconds to wait each, with this `--max-wait`.
+    fn said(rows: &[(&'static str, u64)], max_wait: u64) -> String {
+        struct Shown(Left, Duration);
+        impl fmt::Display for Shown {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.write(f, self.1)
+            }
+        }
+        Shown(left(rows), Duration::from_secs(max_wait)).to_string()
+    }
+
+    #[test]
+    fn it_says_how_many_why_and_which_option_waits() {
+        assert_eq!(said(&[], 0), "");
+        assert_eq!(
+            said(&[("greylisted", 300)], 0),
+            "1 address is unverifiable for now, and a later try may tell more:\n  \
+             greylisted                             1  --max-wait 900 asks them again\n"
+        );
+        assert_eq!(
+            said(&[("session-closing", 60), (Left::BUDGET, 3001), (Left::BUDGET, 200), (Left::SILENT, 0)], 0),
+            "4 addresses are unverifiable for now, and a later try may tell more:\n  \
+             refusal_budget                         2  not asked; --max-wait 3060 or a later run asks them, \
+             --pace fast asks more an hour\n  \
+             session-closing                        1  --max-wait 900 asks them again\n  \
+             site_silent                            1  --max-wait 900 asks them again\n"
+        );
+        // What was not enough is not advised again.
+        assert!(said(&[("greylisted", 60)], 900).contains("--max-wait 1800 asks"));
+    }
+
+    #[test]
+    fn scripts_get_the_same() {
+        let left = left(&[("greylisted", 300), ("greylisted", 60), ("hung_up", 0)]);
+        assert_eq!((left.rows(), left.wait()), (3, Duration::from_secs(300)));
+        assert_eq!(
+            left.json(Duration::ZERO),
+            serde_json::json!([
+                {"rule": "greylisted", "rows": 2, "longest_wait_s": 300, "max_wait_s": 900},
+                {"rule": "hung_up", "rows": 1, "longest_wait_s": 0, "max_wait_s": 900},
+            ])
+        );
+    }
+}

@@ -1,0 +1,84 @@
+//! How long nobody can be asked before the run ends. Pure: it takes the times of events.
+
+use super::Verdict;
+use std::time::Duration;
+
+/// When an address is asked about again that met an outage.
+pub(super) const OUTAGE_PAUSE: Duration = Duration::from_secs(5);
+/// The rows that met the outage are handed over again before further ones are read.
+const PAUSE_MORE: Duration = Duration::from_millis(200);
+/// Reasons that need neither DNS nor a mail server: they come in an outage too, and do not end it.
+const KNOWN_WITHOUT_ASKING: [&str; 4] = ["invalid_syntax", "spamtrap", "disposable", "possible_typo"];
+
+/// See the module. Times are since the start of the run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OutageWatch {
+    /// `--max-outage`.
+    max: Duration,
+    /// Since when nothing but outages was heard.
+    since: Option<Duration>,
+    /// Until when no rows are read.
+    paused: Option<Duration>,
+}
+
+impl OutageWatch {
+    pub fn new(max: Duration) -> OutageWatch {
+        OutageWatch { max, since: None, paused: None }
+    }
+
+    /// Nothing but outages was heard of late.
+    pub fn is_on(&self) -> bool {
+        self.since.is_some()
+    }
+
+    /// No rows are read: those that met the outage are asked about again first.
+    pub fn is_paused(&self, now: Duration) -> bool {
+        self.paused.is_some_and(|until| now < until)
+    }
+
+    /// A row met an outage; true when it has lasted for too long.
+    pub fn on_outage(&mut self, now: Duration) -> bool {
+        self.paused = Some(now + OUTAGE_PAUSE + PAUSE_MORE);
+        now.saturating_sub(*self.since.get_or_insert(now)) >= self.max
+    }
+
+    /// A row got its verdict.
+    pub fn on_verdict(&mut self, verdict: Verdict) {
+        if !KNOWN_WITHOUT_ASKING.contains(&verdict.reason) {
+            self.since = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::proto::verdict::Reason;
+
+    #[test]
+    fn only_an_answer_of_somebody_ends_an_outage() {
+        let at = Duration::from_secs;
+        let mut watch = OutageWatch::new(at(120));
+        assert!(!watch.is_on() && !watch.is_paused(at(0)));
+        assert!(!watch.on_outage(at(10)), "it has only begun");
+        assert!(watch.is_on() && watch.is_paused(at(15)) && !watch.is_paused(at(16)));
+        for reason in [Reason::Disposable, Reason::Spamtrap, Reason::InvalidSyntax] {
+            watch.on_verdict(reason.into());
+        }
+        assert!(!watch.on_outage(at(129)), "119 s");
+        assert!(watch.on_outage(at(130)), "the lists of domains answered in between, and nobody else");
+        for reason in [Reason::MailboxExists, Reason::MailboxNotFound, Reason::Unverifiable] {
+            watch.on_verdict(reason.into());
+            assert!(!watch.is_on(), "{}", reason.as_str());
+            assert!(!watch.on_outage(at(200)));
+        }
+        assert!(OutageWatch::new(at(0)).on_outage(at(0)), "with 0 the first ends the run");
+    }
+
+    #[test]
+    fn the_reasons_that_need_no_asking_exist() {
+        for reason in KNOWN_WITHOUT_ASKING {
+            assert!(Verdict::all().any(|verdict| verdict.reason == reason), "{reason}");
+        }
+    }
+}

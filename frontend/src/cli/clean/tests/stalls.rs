@@ -1,0 +1,181 @@
+//! Servers that answer nobody any more, and sites without budget.
+
+use super::*;
+use std::time::Instant;
+
+/// A desk with a list that waits half a second for an answer.
+fn hasty(list: &str) -> Desk {
+    let mut desk = desk("list.txt", list);
+    desk.args.max_wait = 0;
+    desk.args.silence = Duration::from_millis(500);
+    desk
+}
+
+fn left(summary: &Summary) -> Vec<(&'static str, u64)> {
+    summary.left.by_rule().into_iter().map(|(rule, left)| (rule, left.rows)).collect()
+}
+
+#[test]
+fn a_list_ends_when_nobody_answers_any_more() {
+    for unordered in [false, true] {
+        let mut desk = hasty("hang@x.com\ndeliverable@y.com\nhang@z.com\nnobody@y.com\nHANG@x.com\n");
+        desk.args.unordered = unordered;
+        let started = Instant::now();
+        let summary = desk.run().unwrap();
+        let took = started.elapsed();
+        assert!((Duration::from_millis(500)..Duration::from_secs(20)).contains(&took), "{took:?}");
+        assert_eq!(left(&summary), [("session-closing", 2)], "the duplicate is one address with its first");
+        assert_eq!((summary.count_of("unverifiable"), summary.total()), (3, 5));
+        assert_eq!(desk.checker.recalls, 1);
+        let said = summary.to_string();
+        assert!(
+            said.contains("session-closing                        2  --max-wait 900 asks them again"),
+            "{said}"
+        );
+        let output = desk.output();
+        assert!(output.contains("hang@x.com,false,unverifiable\n"), "{output}");
+        assert!(output.contains("deliverable@y.com,true,mailbox_exists\n"), "{output}");
+    }
+}
+
+#[test]
+fn rows_without_room_at_a_silent_site_end_with_those_that_have_it() {
+    let list: String = (0..300).map(|n| format!("hang@d{}.com\n\"{n}\"@d{}.com\n", n % 3, n % 3)).collect();
+    let mut desk = hasty(&list);
+    desk.checker.capacity = 1000;
+    // The three that have room never leave it.
+    desk.checker.crowd = Some(1);
+    let summary = desk.run().unwrap();
+    assert_eq!(summary.total(), 600);
+    assert_eq!(left(&summary), [(Left::SILENT, 300), ("session-closing", 3)]);
+    assert_eq!(summary.duplicates, 297);
+    assert_eq!(desk.output().lines().filter(|line| line.ends_with(",false,unverifiable")).count(), 600);
+}
+
+#[test]
+fn slow_answers_are_waited_for() {
+    /// Answers one row each 300 ms.
+    struct Slow(Fake, Instant);
+    impl Checker for Slow {
+        fn submit(&mut self, ticket: u64, address: Address) -> Result<(), Refusal> {
+            self.0.submit(ticket, address)
+        }
+
+        fn answers(&mut self, patience: Duration, into: &mut Vec<Answered>) {
+            std::thread::sleep(patience.min(Duration::from_millis(5)));
+            if self.1.elapsed() >= Duration::from_millis(300) && !self.0.asked.is_empty() {
+                self.1 = Instant::now();
+                let (ticket, address) = self.0.asked.remove(0);
+                into.push(self.0.answer(ticket, &address));
+            }
+        }
+
+        fn heard(&self) -> u64 {
+            0
+        }
+
+        fn recall(&mut self) {
+            panic!("an answer comes every 300 ms");
+        }
+
+        fn resolvers(&self) -> &str {
+            ""
+        }
+    }
+    let desk = hasty("deliverable@a.com\nnobody@b.com\nlater@c.com\nnobody@d.com\ndeliverable@e.com\n");
+    let mut slow = Slow(fake(), Instant::now());
+    let summary = Job::open(desk.args.clone()).unwrap().run(&mut slow).unwrap();
+    assert!(summary.elapsed > Duration::from_millis(1200), "{:?}", summary.elapsed);
+    assert_eq!((summary.total(), left(&summary)), (5, vec![("greylisted", 1)]));
+    assert!(desk.output().contains("later@c.com,false,unverifiable\n"));
+}
+
+#[test]
+fn answers_that_are_held_are_waited_for() {
+    /// Its server speaks every 300 ms, and all rows are answered behind the last word.
+    struct Held(Fake, Instant);
+    impl Checker for Held {
+        fn submit(&mut self, ticket: u64, address: Address) -> Result<(), Refusal> {
+            self.1 = Instant::now();
+            self.0.submit(ticket, address)
+        }
+
+        fn answers(&mut self, patience: Duration, into: &mut Vec<Answered>) {
+            if self.heard() < 5 {
+                return std::thread::sleep(patience.min(Duration::from_millis(5)));
+            }
+            self.0.answers(patience, into);
+        }
+
+        fn heard(&self) -> u64 {
+            (self.1.elapsed().as_millis() / 300) as u64
+        }
+
+        fn recall(&mut self) {
+            panic!("a server speaks every 300 ms");
+        }
+
+        fn resolvers(&self) -> &str {
+            ""
+        }
+    }
+    let desk = hasty("deliverable@a.com\nnobody@b.com\n");
+    let summary = Job::open(desk.args.clone()).unwrap().run(&mut Held(fake(), Instant::now())).unwrap();
+    assert!(summary.elapsed > Duration::from_millis(1400), "{:?}", summary.elapsed);
+    assert_eq!((summary.count_of("unverifiable"), summary.total()), (0, 2));
+}
+
+#[test]
+fn max_wait_waits_for_silent_servers_too() {
+    let mut desk = hasty("hang@x.com\n");
+    desk.args.max_wait = 1;
+    let summary = desk.run().unwrap();
+    assert!((1.5..20.0).contains(&summary.elapsed.as_secs_f64()), "{:?}", summary.elapsed);
+    assert_eq!((left(&summary), summary.retries), (vec![("session-closing", 1)], 0));
+    assert!(summary.to_string().contains("--max-wait 900 asks"));
+}
+
+#[test]
+fn a_spent_budget_is_waited_for_as_long_as_the_user_says() {
+    let list = "budget@x.com\nnobody@x.com\nBudget@x.com\n";
+    let mut desk = hasty(list);
+    desk.checker.budget_after = Duration::from_secs(2);
+    let summary = desk.run().unwrap();
+    assert_eq!(left(&summary), [(Left::BUDGET, 1)]);
+    assert_eq!(desk.checker.submitted["budget@x.com"], 1);
+    let said = summary.to_string();
+    assert!(
+        said.contains("refusal_budget                         1  not asked; --max-wait 900 or a later run"),
+        "{said}"
+    );
+    assert_eq!(
+        desk.output(),
+        "budget@x.com,false,unverifiable\nnobody@x.com,false,mailbox_not_found\n\
+         Budget@x.com,false,unverifiable\n"
+    );
+
+    let mut desk = hasty(list);
+    desk.checker.budget_after = Duration::from_secs(2);
+    desk.args.max_wait = 3;
+    let summary = desk.run().unwrap();
+    assert_eq!((left(&summary), summary.retries), (vec![], 0));
+    assert_eq!(desk.checker.submitted["budget@x.com"], 2);
+    assert_eq!(
+        desk.output(),
+        "budget@x.com,true,mailbox_exists\nnobody@x.com,false,mailbox_not_found\n\
+         Budget@x.com,true,mailbox_exists\n",
+        "a duplicate has the verdict that its address got in the end"
+    );
+}
+
+#[test]
+fn resuming_asks_about_no_row_that_was_given_up() {
+    let mut desk = hasty("hang@x.com\nstop@x.com\n");
+    let (left, resumed) = ("hang@x.com,false,unverifiable\n", "nobody@x.com\n");
+    std::fs::write(desk.path("out.partial"), left).unwrap();
+    std::fs::write(&desk.args.input, format!("hang@x.com\n{resumed}")).unwrap();
+    desk.args.resume = true;
+    desk.run().unwrap();
+    assert_eq!(desk.output(), format!("{left}nobody@x.com,false,mailbox_not_found\n"));
+    assert!(!desk.checker.submitted.contains_key("hang@x.com"));
+}

@@ -1,0 +1,111 @@
+//! `[[canary]]`: mailboxes of the operator's own that are known to be accepted. Where a host that accepted one refuses it,
+//! the host has changed its behaviour, and what it refused before counts no more.
+
+use super::file::{Entry, Fault, canonical, unknown};
+use engine::proto::address::Address;
+use std::collections::HashSet;
+use toml::Spanned;
+use toml::de::DeValue;
+
+/// Most canaries: one a site is enough.
+const CANARIES_MAX: usize = 10_000;
+
+/// Reads all tables. No message repeats an address.
+///
+/// # Errors
+/// The first that is wrong: a key that does not exist, what is no address or one that needs SMTPUTF8, and an address that
+/// is named twice.
+pub fn read(value: &Spanned<DeValue<'_>>) -> Result<Vec<Address>, Fault> {
+    let wrong = |at: usize| Fault { at, why: "canary: write each canary as a table [[canary]]".into() };
+    let items = value.get_ref().as_array().ok_or_else(|| wrong(value.span().start))?;
+    let (mut read, mut seen) = (Vec::new(), HashSet::new());
+    for item in items.iter() {
+        let at = item.span().start;
+        let fault = |why: String| Fault { at, why: format!("canary: {why}") };
+        let table = item.get_ref().as_table().ok_or_else(|| wrong(at))?;
+        let mut address = None;
+        for entry in table.iter() {
+            address = Some(read_address(entry)?);
+        }
+        let address = address.ok_or_else(|| fault("`address` is missing".into()))?;
+        if !seen.insert(address.canonical()) {
+            return Err(fault("this address is named twice".into()));
+        }
+        if read.len() == CANARIES_MAX {
+            return Err(fault(format!("there are more than {CANARIES_MAX}")));
+        }
+        read.push(address);
+    }
+    Ok(read)
+}
+
+fn read_address((key, value): Entry<'_, '_>) -> Result<Address, Fault> {
+    if canonical(key.get_ref()) != "address" {
+        return Err(unknown(key.span().start, key.get_ref(), ["address"].into_iter()));
+    }
+    let fault = |why: &str| Fault { at: value.span().start, why: format!("canary.address: {why}") };
+    let text = value.get_ref().as_str().ok_or_else(|| fault("must be a string"))?;
+    let address = Address::parse(text).map_err(|_| fault("it is no address"))?;
+    if address.needs_smtputf8() {
+        return Err(fault("it has other letters than ASCII, which many hosts refuse from everyone"));
+    }
+    Ok(address)
+}
+
+/// The table that would bring it about.
+pub fn to_toml(address: &Address) -> String {
+    format!("[[canary]]\naddress = {}\n", toml::Value::String(address.as_str().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Config, file};
+    use super::*;
+    use std::path::Path;
+
+    fn check(text: &str, expected: Result<&[&str], (usize, &str)>) {
+        let mut config = Config::default();
+        match (file::apply(text, Path::new("/"), &mut config), expected) {
+            (Ok(()), Ok(expected)) => {
+                let read: Vec<&str> = config.canaries.iter().map(Address::as_str).collect();
+                assert_eq!(read, expected);
+                let printed: String = config.canaries.iter().map(to_toml).collect();
+                let mut again = Config::default();
+                assert!(file::apply(&printed, Path::new("/"), &mut again).is_ok());
+                assert_eq!(again.canaries, config.canaries);
+                assert_eq!(config.engine_config().unwrap().canaries, config.canaries);
+            }
+            (Err(fault), Err((line, why))) => {
+                assert_eq!((1 + text[..fault.at].matches('\n').count(), &*fault.why), (line, why));
+            }
+            (got, _) => panic!("{text}: {:?}", got.map_err(|fault| fault.why)),
+        }
+    }
+
+    #[test]
+    fn canaries_are_read_and_faults_name_their_line() {
+        check("", Ok(&[]));
+        check(
+            "[[canary]]\naddress = \"me@example.com\"\n[[canary]]\naddress = \"\\\"a b\\\"@example.net\"\n",
+            Ok(&["me@example.com", "\"a b\"@example.net"]),
+        );
+        check("canary = \"me@example.com\"", Err((1, "canary: write each canary as a table [[canary]]")));
+        check("canary = [1]", Err((1, "canary: write each canary as a table [[canary]]")));
+        check("\n[[canary]]\n", Err((2, "canary: `address` is missing")));
+        check("[[canary]]\naddress = 1", Err((2, "canary.address: must be a string")));
+        check("[[canary]]\naddress = \"secret\"", Err((2, "canary.address: it is no address")));
+        check(
+            "[[canary]]\naddress = \"josé@example.com\"",
+            Err((
+                2,
+                "canary.address: it has other letters than ASCII, which many hosts refuse from everyone",
+            )),
+        );
+        check("[[canary]]\nadress = \"a@b.co\"", Err((2, "unknown key `adress`; did you mean `address`?")));
+        check(
+            "[[canary]]\naddress = \"me@example.com\"\n[[canary]]\naddress = \"Me@EXAMPLE.com\"\n",
+            Err((3, "canary: this address is named twice")),
+        );
+        check("[[canari]]\naddress = \"a@b.co\"", Err((1, "unknown key `canari`; did you mean `canary`?")));
+    }
+}

@@ -1,0 +1,129 @@
+//! What the engine has learned and must not forget with the process: the counts of refused recipients, and the evidence
+//! that was withdrawn.
+//!
+//! A thread looks at both each second and gives the store what has changed. So a kill loses the refusals and withdrawals
+//! of the last seconds at most. The counts hold neither names nor addresses.
+
+use crate::clock;
+use crate::engine_client::{Backend, RefusalsLook, WithdrawnLook};
+use crate::keeper::Keeper;
+use crate::store::{Store, StoreError, UnixMs};
+use engine::proto::limits::{REFUSALS_STEP, REFUSALS_STEPS};
+use engine::{KeptRefusals, KeptStep};
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often it is looked.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Rows of one write: other writes are not to wait long for it.
+const ROWS_OF_WRITE_MAX: usize = 250;
+
+/// Sites and sources whose counts are kept. Where there are more, those with the most refusals are.
+const KEPT_MAX: usize = 100_000;
+
+/// See the module.
+struct EngineMemory {
+    store: Arc<dyn Store>,
+    refusals: RefusalsLook,
+    withdrawn: WithdrawnLook,
+    /// What the store has.
+    kept: HashMap<u64, Vec<KeptStep>>,
+    /// Evidence that the store was not given yet.
+    unwritten: BTreeSet<u64>,
+}
+
+/// Starts the thread for an engine; `kept` is what the store has. It is dropped after the engine was stopped.
+///
+/// # Errors
+/// There is no thread to be had.
+pub fn start(store: &Arc<dyn Store>, engine: &dyn Backend, kept: Vec<KeptRefusals>) -> io::Result<Keeper> {
+    let mut memory = EngineMemory {
+        store: Arc::clone(store),
+        refusals: engine.refusals(),
+        withdrawn: engine.withdrawn(),
+        kept: kept.into_iter().map(|kept| (kept.key, kept.steps)).collect(),
+        unwritten: BTreeSet::new(),
+    };
+    let mut failing = false;
+    Keeper::start("engine-memory", LOOK_EVERY, move || {
+        let written = memory.write(clock::now());
+        if let (Err(error), false) = (&written, failing) {
+            tracing::warn!("counts of refusals and withdrawn verdicts are not kept: {error}");
+        }
+        failing = written.is_err();
+    })
+}
+
+impl EngineMemory {
+    /// Gives the store what has changed. What it does not take goes with the next.
+    fn write(&mut self, now: UnixMs) -> Result<(), StoreError> {
+        self.unwritten.extend((self.withdrawn)().into_iter().map(|withdrawn| withdrawn.evidence));
+        while !self.unwritten.is_empty() {
+            let rows: Vec<u64> = self.unwritten.iter().copied().take(ROWS_OF_WRITE_MAX).collect();
+            // As of now, not of the moment of the withdrawal: a verdict that was on its way to the store then is older
+            // than this moment too.
+            self.store.withdraw(rows.clone(), now).wait()?;
+            for row in rows {
+                self.unwritten.remove(&row);
+            }
+        }
+        let counts = most_refused((self.refusals)(), KEPT_MAX);
+        let changed = changed(&self.kept, counts, Duration::from_millis(now));
+        for rows in changed.chunks(ROWS_OF_WRITE_MAX) {
+            self.store.keep_refusals(rows.to_vec()).wait()?;
+            for KeptRefusals { key, steps } in rows {
+                if steps.is_empty() {
+                    self.kept.remove(key);
+                } else {
+                    self.kept.insert(*key, steps.clone());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Those with the most refusals, if there are more than `most`.
+fn most_refused(mut counts: Vec<KeptRefusals>, most: usize) -> Vec<KeptRefusals> {
+    if counts.len() > most {
+        let refused =
+            |kept: &KeptRefusals| kept.steps.iter().map(|step| u64::from(step.refused)).sum::<u64>();
+        counts.sort_by_cached_key(|kept| std::cmp::Reverse(refused(kept)));
+        counts.truncate(most);
+    }
+    counts
+}
+
+/// What is to be written so that the store has `counts`. Counts of which the engine says nothing stay as long as a step of
+/// them may still count; then they come without steps.
+fn changed(
+    kept: &HashMap<u64, Vec<KeptStep>>,
+    counts: Vec<KeptRefusals>,
+    since_epoch: Duration,
+) -> Vec<KeptRefusals> {
+    let step_now = since_epoch.as_secs() / REFUSALS_STEP.as_secs();
+    let is_over = |steps: &[KeptStep]| {
+        kept.len() > KEPT_MAX || steps.iter().all(|kept| kept.step + (REFUSALS_STEPS as u64) <= step_now)
+    };
+    let over = kept.iter().filter(|(_, steps)| is_over(steps));
+    let mut gone: BTreeSet<u64> = over.map(|(&key, _)| key).collect();
+    let mut changed = Vec::new();
+    for mut count in counts {
+        // The engine keeps no more; a row with more could not be read.
+        let surplus = count.steps.len().saturating_sub(REFUSALS_STEPS);
+        count.steps.drain(..surplus);
+        gone.remove(&count.key);
+        let before = kept.get(&count.key).map_or(&[][..], Vec::as_slice);
+        if before != count.steps {
+            changed.push(count);
+        }
+    }
+    changed.extend(gone.into_iter().map(|key| KeptRefusals { key, steps: Vec::new() }));
+    changed
+}
+
+#[cfg(test)]
+mod tests;

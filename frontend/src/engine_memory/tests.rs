@@ -1,0 +1,129 @@
+//! What an engine of the test says is in the store a moment later, and after a restart.
+
+use super::*;
+use crate::store::{AccountId, EntryId, HoldRef, HoldRequest, Known, ResultRecord, Settlement, Verdict};
+use crate::store::{NewAccount, PlanTable, RedbStore, StoreOptions};
+use api::Reason;
+use engine::Withdrawn;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::UNIX_EPOCH;
+
+const STEP_MS: UnixMs = 300_000;
+/// The first moment of a step.
+const NOW: UnixMs = 6_004_620 * STEP_MS;
+const STEP: u64 = NOW / STEP_MS;
+
+fn step(step: u64, refused: u32) -> KeptStep {
+    KeptStep { step, refused, accepted: 1 }
+}
+
+fn counts(key: u64, steps: &[KeptStep]) -> KeptRefusals {
+    KeptRefusals { key, steps: steps.to_vec() }
+}
+
+fn open(folder: &Path) -> Arc<dyn Store> {
+    Arc::new(RedbStore::open(folder, PlanTable::standard(), StoreOptions::default(), NOW).unwrap().0)
+}
+
+/// What an engine would say.
+#[derive(Default, Clone)]
+struct Said {
+    refusals: Arc<Mutex<Vec<KeptRefusals>>>,
+    withdrawn: Arc<Mutex<Vec<u64>>>,
+}
+
+impl Said {
+    fn memory(&self, store: &Arc<dyn Store>) -> EngineMemory {
+        let (refusals, withdrawn) = (Arc::clone(&self.refusals), Arc::clone(&self.withdrawn));
+        let at = UNIX_EPOCH;
+        let kept = store.kept_refusals().unwrap();
+        EngineMemory {
+            store: Arc::clone(store),
+            refusals: Box::new(move || refusals.lock().unwrap_or_else(PoisonError::into_inner).clone()),
+            withdrawn: Box::new(move || {
+                let mut said = withdrawn.lock().unwrap_or_else(PoisonError::into_inner);
+                said.drain(..).map(|evidence| Withdrawn { evidence, at }).collect()
+            }),
+            kept: kept.into_iter().map(|kept| (kept.key, kept.steps)).collect(),
+            unwritten: BTreeSet::new(),
+        }
+    }
+
+    fn refuse(&self, counts: &[KeptRefusals]) {
+        *self.refusals.lock().unwrap() = counts.to_vec();
+    }
+}
+
+#[test]
+fn counts_are_in_the_store_and_go_when_they_no_longer_count() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = Said::default();
+    let store = open(folder.path());
+    let mut memory = said.memory(&store);
+    said.refuse(&[counts(1, &[step(STEP, 7)]), counts(2, &[step(STEP, 1)])]);
+    memory.write(NOW).unwrap();
+    said.refuse(&[counts(1, &[step(STEP, 8)]), counts(2, &[step(STEP, 1)])]);
+    memory.write(NOW).unwrap();
+    let expected = [counts(1, &[step(STEP, 8)]), counts(2, &[step(STEP, 1)])];
+    assert_eq!(store.kept_refusals().unwrap(), expected);
+    drop((memory, store));
+
+    // After a restart the engine may say nothing of a site for a while: nothing is forgotten for that.
+    let store = open(folder.path());
+    let mut memory = said.memory(&store);
+    said.refuse(&[]);
+    memory.write(NOW).unwrap();
+    assert_eq!(store.kept_refusals().unwrap(), expected);
+    said.refuse(&[counts(2, &[step(STEP, 1), step(STEP + 12, 3)])]);
+    memory.write(NOW + 12 * STEP_MS).unwrap();
+    assert_eq!(store.kept_refusals().unwrap().len(), 2);
+    memory.write(NOW + 13 * STEP_MS).unwrap();
+    assert_eq!(store.kept_refusals().unwrap(), [counts(2, &[step(STEP, 1), step(STEP + 12, 3)])]);
+}
+
+#[test]
+fn of_too_many_steps_and_sites_the_newest_and_the_most_refused_are_kept() {
+    let many: Vec<KeptStep> = (0..20).map(|number| step(number, 1)).collect();
+    let cut = changed(&HashMap::new(), vec![counts(1, &many)], Duration::ZERO);
+    assert_eq!(cut, [counts(1, &many[7..])]);
+    let sites =
+        vec![counts(1, &[step(1, 5)]), counts(2, &[step(1, 9)]), counts(3, &[step(1, 3), step(2, 3)])];
+    let keys: Vec<u64> = most_refused(sites.clone(), 2).into_iter().map(|kept| kept.key).collect();
+    assert_eq!(keys, [2, 3]);
+    assert_eq!(most_refused(sites.clone(), 3), sites);
+}
+
+#[test]
+fn more_rows_than_fit_one_write_are_all_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = Said::default();
+    let store = open(folder.path());
+    let all: Vec<KeptRefusals> = (0..2_500).map(|key| counts(key, &[step(STEP, 1)])).collect();
+    said.refuse(&all);
+    said.memory(&store).write(NOW).unwrap();
+    assert_eq!(store.kept_refusals().unwrap(), all);
+}
+
+#[test]
+fn withdrawals_reach_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = Said::default();
+    let store = open(folder.path());
+    let id = AccountId::new(NOW, 1);
+    let account = NewAccount { id, name: "a".into(), plan: "free".into() };
+    store.create_account(account, NOW).wait().unwrap();
+    let address = store.hash_address("joe@example.com");
+    let hold = HoldRef { account: id, id: EntryId::new(NOW, 2) };
+    store.hold(HoldRequest { hold, credits: 1 }, NOW).wait().unwrap();
+    let verdict = Verdict { reason: Reason::MailboxExists, evidence: Some(77) };
+    let with = Settlement { result: Some(ResultRecord { address, verdict }) };
+    store.settle(hold, with, NOW).wait().unwrap();
+    assert!(matches!(store.known(id, &address, NOW), Ok(Known::Own(_))));
+    // More than one write takes, and one of them twice.
+    said.withdrawn.lock().unwrap().extend((0..2_500).chain([77]));
+    let mut memory = said.memory(&store);
+    memory.write(NOW + 500).unwrap();
+    assert!(memory.unwritten.is_empty());
+    assert_eq!(store.known(id, &address, NOW + 500), Ok(Known::Nothing));
+}

@@ -1,0 +1,93 @@
+//! The budget of refused recipients holds over runs, whatever becomes of them.
+
+use super::{Desk, count, until};
+
+const SCENARIO: &str = r#"
+[[domain]]
+name = "one.example"
+mailboxes.ok = ["user-#"]
+
+[[domain]]
+name = "two.example"
+mailboxes.ok = ["user-#"]
+
+[[domain]]
+name = "three.example"
+mailboxes.ok = ["user-#"]
+server = { personality = "postfix", latency_ms = 100 }
+"#;
+
+/// What an unknown site may refuse in an hour.
+const BUDGET: u64 = 100;
+
+fn asked(desk: &Desk, domain: &str) -> u64 {
+    desk.net.domain_stats(domain).unwrap().rcpt
+}
+
+fn unknown(domain: &str) -> impl Iterator<Item = String> {
+    (0..300).map(move |n| format!("nobody.{n}@{domain}"))
+}
+
+#[test]
+fn a_second_run_asks_no_more_than_the_first_has_left() {
+    let desk = Desk::new(SCENARIO);
+    let (list, state) = (desk.list("one", unknown("one.example")), desk.path("state"));
+    let state = ["--state", state.to_str().unwrap()];
+    let (output, said) = desk.cleaned(&list, &state);
+    let refused = count(&output, ",false,mailbox_not_found");
+    assert!(refused >= 90 && asked(&desk, "one.example") <= BUDGET, "{refused}: {said}");
+    assert_eq!(count(&output, ",false,unverifiable"), 300 - refused);
+    let left = format!("\n  refusal_budget              {:>12}  not asked; --max-wait ", 300 - refused);
+    assert!(said.contains(&left), "{said}");
+    let kept = std::fs::read_to_string(desk.path("state")).unwrap();
+    assert!(!kept.contains("one") && !kept.contains("nobody"), "{kept}");
+
+    let (output, _) = desk.cleaned(&list, &state);
+    assert_eq!(count(&output, ",false,mailbox_not_found"), 0, "the budget of the hour is spent");
+    assert!(asked(&desk, "one.example") <= BUDGET);
+    // A check goes by the same counts, and says so.
+    let checked = desk.mailprobe("check").arg("nobody@one.example").args(state).output().unwrap();
+    let said = String::from_utf8(checked.stderr).unwrap();
+    assert!(
+        checked.status.code() == Some(1) && said.contains("1 of the addresses was not asked about: "),
+        "{said}"
+    );
+    assert!(asked(&desk, "one.example") <= BUDGET);
+    // Other sites have budgets of their own, and a run without a state file begins anew.
+    let others = desk.list("two", unknown("two.example"));
+    assert!(count(&desk.cleaned(&others, &state).0, ",false,mailbox_not_found") >= 90);
+    let (output, _) = desk.cleaned(&list, &["--state", "none"]);
+    assert!(count(&output, ",false,mailbox_not_found") >= 90);
+}
+
+#[test]
+fn a_kill_loses_the_counts_of_a_few_seconds() {
+    let desk = Desk::new(SCENARIO);
+    let (list, state) = (desk.list("three", unknown("three.example")), desk.path("state"));
+    let flags = ["--state", state.to_str().unwrap(), "--max-wait", "3600"];
+    let mut run = desk.clean(&list, &flags);
+    until("counts are written", || {
+        std::fs::read_to_string(&state).is_ok_and(|kept| kept.contains("\nsite "))
+    });
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let before = asked(&desk, "three.example");
+    let kept: u64 = refused(&std::fs::read_to_string(&state).unwrap());
+    assert!(kept > 0 && kept <= before, "{kept} of {before}");
+    // Where no row was answered yet there is none.
+    let _ = std::fs::remove_file(desk.path("three.out.partial"));
+    desk.cleaned(&list, &flags[..2]);
+    let lost = before - kept;
+    assert!(
+        asked(&desk, "three.example") <= BUDGET + lost,
+        "{} with {lost} lost",
+        asked(&desk, "three.example")
+    );
+}
+
+/// All refusals in a state file.
+fn refused(kept: &str) -> u64 {
+    let steps =
+        kept.lines().filter_map(|line| line.strip_prefix("site ")).flat_map(|line| line.split(' ').skip(1));
+    steps.map(|step| step.split(':').nth(1).unwrap().parse::<u64>().unwrap()).sum()
+}

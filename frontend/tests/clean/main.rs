@@ -1,0 +1,86 @@
+//! `mailprobe clean` and `check` as they are, with a mail internet behind them: what ends when, and what is kept.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod budget;
+mod outage;
+mod stalls;
+
+use mailnet::{Mailnet, Running, Scenario};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// A mail internet, and a folder for lists.
+struct Desk {
+    net: Running,
+    folder: TempDir,
+}
+
+impl Desk {
+    fn new(scenario: &str) -> Desk {
+        let any = "127.0.0.1:0".parse().unwrap();
+        let scenario = Scenario::parse(scenario).unwrap().with_dns(any).with_smtp_port(0);
+        Desk { net: Mailnet::start(scenario).unwrap(), folder: TempDir::new().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A list of these addresses.
+    fn list(&self, name: &str, addresses: impl IntoIterator<Item = String>) -> PathBuf {
+        let lines: String = addresses.into_iter().map(|address| address + "\n").collect();
+        std::fs::write(self.path(name), lines).unwrap();
+        self.path(name)
+    }
+
+    /// The real binary, its engine pointed at the mail internet.
+    fn mailprobe(&self, command: &str) -> Command {
+        let mut mailprobe = Command::new(env!("CARGO_BIN_EXE_mailprobe"));
+        let (dns, port) = (self.net.dns().to_string(), self.net.smtp_port().to_string());
+        mailprobe.env_clear().arg(command).args(["--resolver", &dns, "--smtp-port", &port]);
+        mailprobe.args(["--allow-net", "127.0.0.0/8", "--ehlo", "probe.example"]);
+        mailprobe.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        mailprobe
+    }
+
+    /// Starts to clean a list into a file that is called like it, with `.out` behind.
+    fn clean(&self, list: &Path, flags: &[&str]) -> Child {
+        let out = list.with_extension("out");
+        // A run before may have written it.
+        let _ = std::fs::remove_file(&out);
+        let mut command = self.mailprobe("clean");
+        command.arg(list).arg("-o").arg(out).arg("--no-progress").args(flags).spawn().unwrap()
+    }
+
+    /// Cleans a list to its end: the output, and what was said.
+    fn cleaned(&self, list: &Path, flags: &[&str]) -> (String, String) {
+        let said = said(&self.clean(list, flags).wait_with_output().unwrap());
+        (std::fs::read_to_string(list.with_extension("out")).unwrap(), said)
+    }
+}
+
+/// What a run that succeeded said on standard error.
+#[track_caller]
+fn said(output: &Output) -> String {
+    let said = String::from_utf8(output.stderr.clone()).unwrap();
+    assert!(output.status.success(), "{said}");
+    said
+}
+
+/// How many rows end like this.
+fn count(output: &str, end: &str) -> usize {
+    output.lines().filter(|line| line.ends_with(end)).count()
+}
+
+/// Waits until something holds.
+#[track_caller]
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(30), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -1,0 +1,53 @@
+//! A resolver that denies everything ends a list, which can be gone on with beside another resolver.
+
+use super::{Desk, count};
+use std::time::{Duration, Instant};
+
+const SCENARIO: &str = r#"
+[[domain]]
+name = "ok.example"
+mailboxes.ok = ["user-#"]
+"#;
+
+const MAX_OUTAGE: u64 = 6;
+
+#[test]
+fn a_lying_resolver_ends_the_list_and_nothing_is_said_of_its_rows() {
+    let lying = Desk::new(&format!("[dns]\nlie = \"blocked\"\n{SCENARIO}"));
+    // Throw-away addresses are answered without DNS, all the time: they are no sign that the outage is over.
+    let row = |n: u64| match n % 4 {
+        0 => format!("user-{n}@mailinator.com"),
+        _ => format!("user-{n}@ok.example"),
+    };
+    let list = lying.list("list", (0..3200).map(row));
+    let began = Instant::now();
+    let max_outage = MAX_OUTAGE.to_string();
+    let flags = ["--state", "none", "--max-outage", &max_outage];
+    let ended = lying.clean(&list, &flags).wait_with_output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(began.elapsed() < Duration::from_secs(MAX_OUTAGE + 15), "{:?}", began.elapsed());
+    assert!(said.contains(&lying.net.dns().to_string()) && said.contains("--resolver"), "{said}");
+    assert!(said.contains("nobody can be asked: ") && said.contains("--resume goes on with it"), "{said}");
+    assert!(!list.with_extension("out").exists());
+    let partial = std::fs::read_to_string(lying.path("list.out.partial")).unwrap();
+    assert_eq!(count(&partial, ",false,disposable"), partial.lines().count(), "{partial}");
+
+    let honest = Desk::new(SCENARIO);
+    let mut resumed = honest.mailprobe("clean");
+    resumed
+        .arg(&list)
+        .arg("-o")
+        .arg(list.with_extension("out"))
+        .args(flags)
+        .args(["--resume", "--no-progress"]);
+    let resumed = resumed.output().unwrap();
+    let said = String::from_utf8(resumed.stderr).unwrap();
+    assert!(resumed.status.success(), "{said}");
+    let output = std::fs::read_to_string(list.with_extension("out")).unwrap();
+    assert_eq!(
+        (count(&output, ",true,mailbox_exists"), count(&output, ",false,disposable")),
+        (2400, 800),
+        "{said}"
+    );
+}

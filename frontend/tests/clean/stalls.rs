@@ -1,0 +1,91 @@
+//! Lists end soon after their last answer, whatever servers put off.
+
+use super::{Desk, count, said};
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+/// Hosts that say 421 at one step, to every second recipient of a session, or to some recipients; one that takes its
+/// time with each answer.
+const SCENARIO: &str = r#"
+[[domain]]
+name = "banner.example"
+mailboxes.ok = ["user-#"]
+server = { personality = "postfix", faults = [{ at = "banner", does = "closing" }] }
+
+[[domain]]
+name = "mail.example"
+mailboxes.ok = ["user-#"]
+server = { personality = "postfix", faults = [{ at = "mail", does = "closing" }] }
+
+[[domain]]
+name = "rcpt.example"
+mailboxes.ok = ["user-#"]
+server = { personality = "postfix", faults = [{ at = "rcpt", does = "closing" }] }
+
+[[domain]]
+name = "second.example"
+mailboxes.ok = ["user-#"]
+server = { personality = "postfix", faults = [{ at = "rcpt", does = "closing", from = 2 }] }
+
+[[domain]]
+name = "half.example"
+mailboxes.ok = ["user-1", "user-3", "user-5", "user-7"]
+mailboxes.closing = ["user-2", "user-4", "user-6", "user-8"]
+
+[[domain]]
+name = "slow.example"
+mailboxes.ok = ["user-#"]
+server = { personality = "no-pipelining", latency_ms = 5000 }
+"#;
+
+const BOUND: Duration = Duration::from_secs(70);
+
+/// Must end within 70 s, in all runs at once, and does within 60 s and what a crowded machine takes.
+#[test]
+fn a_host_that_puts_off_everyone_holds_a_list_for_a_minute_at_most() {
+    let desk = Desk::new(SCENARIO);
+    let began = Instant::now();
+    let mut runs: Vec<(&str, usize, Child)> = Vec::new();
+    for domain in ["banner", "mail", "rcpt", "second", "half"] {
+        for rows in [2, 8] {
+            let addresses = (1..=rows).map(|n| format!("user-{n}@{domain}.example"));
+            let list = desk.list(&format!("{domain}-{rows}"), addresses);
+            runs.push((domain, rows, desk.clean(&list, &["--state", "none"])));
+        }
+    }
+    // Slow, but living: an answer every few seconds is waited for, longer than the others are.
+    let list = desk.list("slow", (1..=8).map(|n| format!("user-{n}@slow.example")));
+    let slow = desk.clean(&list, &["--state", "none", "--sessions", "1"]);
+    for (domain, rows, run) in runs {
+        let said = said(&run.wait_with_output().unwrap());
+        assert!(began.elapsed() < BOUND, "{domain} {rows}: {:?}: {said}", began.elapsed());
+        let output = std::fs::read_to_string(desk.path(&format!("{domain}-{rows}.out"))).unwrap();
+        let found = count(&output, ",true,mailbox_exists");
+        let expected = match domain {
+            "half" => rows / 2,
+            // Where a session ends at its second recipient no control recipient can be asked behind the first.
+            _ => 0,
+        };
+        assert_eq!(
+            (found, count(&output, ",false,unverifiable")),
+            (expected, rows - expected),
+            "{domain}: {output}"
+        );
+        if expected < rows {
+            let left = rows - expected;
+            let (what, are) =
+                if left == 1 { ("1 address".into(), "is") } else { (format!("{left} addresses"), "are") };
+            assert!(
+                said.contains(&format!(
+                    "{what} {are} unverifiable for now, and a later try may tell more:\n"
+                )),
+                "{said}"
+            );
+            assert!(said.contains("  --max-wait 900 asks them again\n"), "{said}");
+        }
+    }
+    let said = said(&slow.wait_with_output().unwrap());
+    let output = std::fs::read_to_string(desk.path("slow.out")).unwrap();
+    assert_eq!(count(&output, ",true,mailbox_exists"), 8, "{said}");
+    assert!(began.elapsed() > Duration::from_secs(60), "{:?} is no test of slowness", began.elapsed());
+}

@@ -1,0 +1,200 @@
+//! Real resolvers as they are shipped: Unbound, BIND, Knot Resolver and dnsmasq, one at a time at [`ADDRESS`] in a network namespace, and
+//! NSD behind them. The configurations stand in tools/xtask/resolvers/, with `@RUN@` for a folder.
+
+use super::Failure;
+use crate::interop::process::{Server, wait_until};
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// Where the resolver listens.
+pub const ADDRESS: &str = "127.0.0.53";
+/// The same with port 53 as /proc/net/udp shows it: the bytes of the address the other way round.
+const IN_PROC: &str = "3500007F:0035";
+/// The configurations.
+const TEMPLATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/resolvers");
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// A resolver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resolver {
+    Unbound,
+    Bind,
+    Knot,
+    Dnsmasq,
+}
+
+impl Resolver {
+    pub const ALL: [Resolver; 4] = [Resolver::Unbound, Resolver::Bind, Resolver::Knot, Resolver::Dnsmasq];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Resolver::Unbound => "Unbound",
+            Resolver::Bind => "BIND",
+            Resolver::Knot => "Knot Resolver",
+            Resolver::Dnsmasq => "dnsmasq",
+        }
+    }
+
+    /// Its command, in the folder of the run.
+    fn command(self) -> &'static [&'static str] {
+        match self {
+            Resolver::Unbound => &["unbound", "-d", "-p", "-c", "unbound.conf"],
+            Resolver::Bind => &["named", "-g", "-c", "named.conf"],
+            // It enters the folder of its cache before it opens the configuration.
+            Resolver::Knot => &["kresd", "-n", "-q", "-c", "../kresd.conf", "knot-cache"],
+            Resolver::Dnsmasq => &["dnsmasq", "-k", "-C", "dnsmasq.conf"],
+        }
+    }
+}
+
+/// A namespace with an authoritative server for so many domains, `d1.example` and on, each with an MX host.
+pub struct Space {
+    prefix: Vec<String>,
+    folder: PathBuf,
+    /// Goes before the namespace does.
+    nsd: Option<Server>,
+    /// Made here, and deleted when this is dropped.
+    own: Option<String>,
+}
+
+/// A resolver that answers.
+pub struct Running(std::cell::RefCell<Server>);
+
+impl Running {
+    /// An error when it has ended.
+    pub fn is_well(&self) -> Result<(), Failure> {
+        self.0.borrow_mut().running()
+    }
+}
+
+impl Space {
+    /// A namespace of its own, in which the MX hosts are at 127.1.0.0/16.
+    pub fn make(folder: PathBuf, domains: u64) -> Result<Space, Failure> {
+        let name = format!("mailprobe-resolvers-{}", std::process::id());
+        ip(&format!("netns add {name}"))?;
+        let prefix = ["ip", "netns", "exec", &name].map(str::to_owned).to_vec();
+        let space = Space { prefix, folder, nsd: None, own: Some(name.clone()) };
+        ip(&format!("-n {name} link set lo up"))?;
+        space.serve("127.1", domains)
+    }
+
+    /// A namespace that is there, with the MX hosts at 10.78.0.0/16.
+    pub fn within(prefix: [&str; 4], folder: PathBuf, domains: u64) -> Result<Space, Failure> {
+        let space = Space { prefix: prefix.map(str::to_owned).to_vec(), folder, nsd: None, own: None };
+        space.serve("10.78", domains)
+    }
+
+    fn serve(mut self, network: &str, domains: u64) -> Result<Space, Failure> {
+        // BIND listens at addresses that an interface has, and at no others.
+        ip(&format!("-n {} address add {ADDRESS}/32 dev lo", self.prefix[3]))?;
+        fs::create_dir_all(&self.folder).map_err(|error| wrong(&self.folder, &error))?;
+        for entry in fs::read_dir(TEMPLATES).map_err(|error| wrong(Path::new(TEMPLATES), &error))? {
+            let entry = entry.map_err(|error| wrong(Path::new(TEMPLATES), &error))?;
+            let text = fs::read_to_string(entry.path()).map_err(|error| wrong(&entry.path(), &error))?;
+            let to = self.folder.join(entry.file_name());
+            let text = text.replace("@RUN@", &self.folder.display().to_string());
+            fs::write(&to, text).map_err(|error| wrong(&to, &error))?;
+        }
+        let zone = self.folder.join("example.zone");
+        fs::write(&zone, zone_of(network, domains)).map_err(|error| wrong(&zone, &error))?;
+        let nsd = self.run("nsd", &["nsd", "-d", "-c", "nsd.conf"])?;
+        self.nsd = Some(nsd);
+        Ok(self)
+    }
+
+    /// What runs a command in the namespace.
+    pub fn prefix(&self) -> [String; 4] {
+        std::array::from_fn(|at| self.prefix[at].clone())
+    }
+
+    /// Starts a resolver with an empty cache.
+    pub fn start(&self, resolver: Resolver) -> Result<Running, Failure> {
+        let cache = self.folder.join("knot-cache");
+        if cache.exists() {
+            fs::remove_dir_all(&cache).map_err(|error| wrong(&cache, &error))?;
+        }
+        fs::create_dir(&cache).map_err(|error| wrong(&cache, &error))?;
+        let mut server = self.run(resolver.name(), resolver.command())?;
+        let waited = wait_until(resolver.name(), START_LIMIT, || {
+            server.running()?;
+            let mut command = self.command("dig");
+            command.args(["+short", "+time=1", "+tries=1", &format!("@{ADDRESS}"), "probe.example", "A"]);
+            let output = command.output().map_err(|error| Failure(format!("dig: {error}")))?;
+            Ok(String::from_utf8_lossy(&output.stdout).starts_with("192.0.2.1"))
+        });
+        waited.map_err(|failure| server.complain(&failure.0))?;
+        Ok(Running(server.into()))
+    }
+
+    /// smtp-sink, which accepts every recipient, on all addresses.
+    pub fn sink(&self, prefix: &[String; 4], port: u16) -> Result<Server, Failure> {
+        let mut command = Command::new(&prefix[0]);
+        command.args(&prefix[1..]).args(["smtp-sink", "-u", "nobody", "-m", "20000"]);
+        command.args([&format!("0.0.0.0:{port}"), "4000"]);
+        let mut server = Server::start("smtp-sink", command, &self.folder.join("sink.log"))?;
+        std::thread::sleep(Duration::from_millis(300));
+        server.running().map_err(|failure| server.complain(&failure.0))?;
+        Ok(server)
+    }
+
+    /// Datagrams that the resolver's sockets had no room for so far.
+    pub fn drops(&self) -> Result<u64, Failure> {
+        let mut command = self.command("cat");
+        let output = command.arg("/proc/net/udp").output().map_err(|error| Failure(error.to_string()))?;
+        let table = String::from_utf8_lossy(&output.stdout).into_owned();
+        let ours = table.lines().filter(|line| line.split_whitespace().nth(1) == Some(IN_PROC));
+        Ok(ours.filter_map(|line| line.split_whitespace().last()?.parse::<u64>().ok()).sum())
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(&self.prefix[0]);
+        command.args(&self.prefix[1..]).arg(program).current_dir(&self.folder);
+        command
+    }
+
+    fn run(&self, name: &str, words: &[&str]) -> Result<Server, Failure> {
+        let mut command = self.command(words[0]);
+        command.args(&words[1..]);
+        Server::start(name, command, &self.folder.join(format!("{}.log", words[0])))
+    }
+}
+
+impl Drop for Space {
+    fn drop(&mut self) {
+        self.nsd.take();
+        if let Some(name) = &self.own {
+            // What cannot be deleted now is empty.
+            let _ = ip(&format!("netns delete {name}"));
+        }
+    }
+}
+
+/// The zone: `probe`, and the domains with their hosts.
+fn zone_of(network: &str, domains: u64) -> String {
+    let mut zone =
+        "$ORIGIN example.\n$TTL 3600\n@ SOA ns hostmaster 1 3600 600 86400 300\n@ NS ns\nns A 127.0.0.54\n\
+                    probe A 192.0.2.1\n"
+            .to_owned();
+    for number in 0..domains {
+        // Writing to a string cannot fail.
+        let _ = writeln!(zone, "d{0} MX 10 mx.host{0}", number + 1);
+        let _ = writeln!(zone, "mx.host{} A {network}.{}.{}", number + 1, number / 250, number % 250 + 1);
+    }
+    zone
+}
+
+fn ip(words: &str) -> Result<(), Failure> {
+    let output = Command::new("ip").args(words.split(' ')).output();
+    let output = output.map_err(|error| Failure(format!("ip (package iproute2) does not start: {error}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(Failure(format!("ip {words}: {}", String::from_utf8_lossy(&output.stderr).trim())))
+}
+
+fn wrong(path: &Path, error: &std::io::Error) -> Failure {
+    Failure(format!("{}: {error}", path.display()))
+}

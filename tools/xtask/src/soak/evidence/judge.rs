@@ -1,0 +1,253 @@
+//! Whether the verdicts about one server are right, from what mailnet knows of its mailboxes and saw of the sessions.
+//!
+//! Nothing here asks the engine: a row is the address, whether there is a mailbox, what was said, and what the server
+//! answered to whom.
+
+use super::cases::{Content, Kind, Subject};
+use mailnet::{Journal, Running, What};
+use std::collections::{HashMap, HashSet};
+
+/// Of the rows that a server answered honestly so many in a hundred need their definite verdict.
+const DEFINITE_PERCENT: usize = 90;
+/// Of the rows at such a pool at most so many in a hundred may be called `catch_all` without an accept of their own.
+const SPARED_PERCENT: usize = 10;
+
+/// What came of one list.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Score {
+    pub rows: usize,
+    /// Nonexistent mailboxes that were confirmed, and any that was confirmed where nobody can tell.
+    pub confirmed: usize,
+    /// Existing mailboxes that were denied although an earlier recipient had been accepted there.
+    pub denied: usize,
+    /// Existing mailboxes that were denied where none had been accepted before.
+    pub denied_blind: usize,
+    /// Rows that the server answered honestly.
+    pub honest: usize,
+    /// Of these, rows with their definite verdict.
+    pub definite: usize,
+    /// Rows called `catch_all`.
+    pub catch_all: usize,
+    /// Of these, rows that the server never accepted.
+    pub spared: usize,
+    /// Rows with another verdict than that of a server that tells the truth.
+    pub other: usize,
+}
+
+/// What the server has answered about each address of a domain.
+#[derive(Debug, Default)]
+struct Answered {
+    /// Addresses that got an honest, permanent answer, with the number of the last such event.
+    honest: HashMap<String, usize>,
+    /// Addresses that were accepted, honestly or not.
+    accepted: HashSet<String>,
+    /// The number of the event at which the first recipient was accepted.
+    first_accept: Option<usize>,
+    /// The number of the event at which a recipient was last accepted honestly.
+    last_honest_accept: Option<usize>,
+    /// The number of the event at which an address was last refused.
+    last_refusal: HashMap<String, usize>,
+}
+
+impl Answered {
+    /// Whether the row got an honest answer that can be told from a change of behaviour. Behind the last honest accept a server
+    /// refuses unknown recipients as it refuses everyone later: no client can know when it began to.
+    fn is_tellable(&self, row: &str, exists: Option<bool>) -> bool {
+        self.honest.get(row).is_some_and(|&at| {
+            exists != Some(false) || self.last_honest_accept.is_none_or(|accepted| at < accepted)
+        })
+    }
+}
+
+/// What the servers have answered, by domain.
+pub struct Witness(HashMap<String, Answered>);
+
+impl Witness {
+    /// Reads the journal.
+    pub fn read(journal: &Journal) -> Witness {
+        let mut all: HashMap<String, Answered> = HashMap::new();
+        for (at, event) in journal.events.iter().enumerate() {
+            let What::Rcpt { address, code, honest } = &event.what else { continue };
+            let Some((_, domain)) = address.rsplit_once('@') else { continue };
+            let answered = all.entry(domain.to_owned()).or_default();
+            if *honest && matches!(code, 200..300 | 500..600) {
+                answered.honest.insert(address.clone(), at);
+                if *code < 300 {
+                    answered.last_honest_accept = Some(at);
+                }
+            }
+            match code {
+                200..300 => {
+                    answered.first_accept.get_or_insert(at);
+                    answered.accepted.insert(address.clone());
+                }
+                500..600 => drop(answered.last_refusal.insert(address.clone(), at)),
+                _ => {}
+            }
+        }
+        Witness(all)
+    }
+
+    /// Compares what was said about the rows of one list with what is so.
+    pub fn score(&self, subject: &Subject, net: &Running, said: &HashMap<String, String>) -> Score {
+        let none = Answered::default();
+        let answered = self.0.get(&subject.domain).unwrap_or(&none);
+        let mut score = Score { rows: subject.rows.len(), ..Score::default() };
+        for row in &subject.rows {
+            let reason = said.get(row).map_or("", String::as_str);
+            score.add(answered, row, net.scenario().exists(row), reason, subject.case.kind);
+        }
+        score
+    }
+}
+
+impl Score {
+    fn add(&mut self, answered: &Answered, row: &str, exists: Option<bool>, reason: &str, kind: Kind) {
+        let is_confirmed = matches!(reason, "mailbox_exists" | "role_account" | "inbox_full");
+        let is_denied = matches!(reason, "mailbox_not_found" | "mailbox_disabled");
+        // Behind a rule for everyone no mailbox can be told from another.
+        let exists = if matches!(kind, Kind::CatchAll | Kind::Filter) { None } else { exists };
+        self.confirmed += usize::from(is_confirmed && exists != Some(true));
+        if is_denied && exists != Some(false) {
+            let refused = answered.last_refusal.get(row).copied().unwrap_or(usize::MAX);
+            let seen_before = answered.first_accept.is_some_and(|accepted| accepted < refused);
+            if seen_before { self.denied += 1 } else { self.denied_blind += 1 }
+        }
+        let right = match exists {
+            Some(true) => is_confirmed,
+            Some(false) => is_denied,
+            None => reason == "catch_all",
+        };
+        // Words that say nothing of a mailbox prove none absent.
+        let counts = kind != Kind::Unclear || exists == Some(true);
+        if answered.is_tellable(row, exists) && counts {
+            self.honest += 1;
+            self.definite += usize::from(right);
+        }
+        self.catch_all += usize::from(reason == "catch_all");
+        self.spared += usize::from(reason == "catch_all" && !answered.accepted.contains(row));
+        self.other += usize::from(!right);
+    }
+
+    /// Whether all that must hold does, and the figures.
+    pub fn judge(&self, kind: Kind, content: Content) -> Result<String, String> {
+        let Score { rows, confirmed, denied, denied_blind, honest, definite, catch_all, spared, other } =
+            self;
+        let blind =
+            if *denied_blind > 0 { format!(", {denied_blind} denied blindly") } else { String::new() };
+        let figures = format!(
+            "{rows} rows, {confirmed} confirmed wrongly, {denied} denied wrongly{blind}, {definite} of {honest} \
+             answered honestly are definite, {catch_all} catch_all ({spared} without an accept)"
+        );
+        let holds = *confirmed == 0
+            && *denied == 0
+            && match kind {
+                // Behind the only mailbox that exists nothing shows when the change came.
+                Kind::Misleads | Kind::Unclear if content == Content::Led => true,
+                Kind::Misleads | Kind::Unclear => self.is_definite(),
+                Kind::Pool => self.is_definite() && spared * 100 <= rows * SPARED_PERCENT,
+                // An answer that depends on how a name looks proves nothing about anyone.
+                Kind::Filter => true,
+                Kind::Honest | Kind::CatchAll => *other == 0,
+            };
+        if holds { Ok(figures) } else { Err(figures) }
+    }
+
+    fn is_definite(&self) -> bool {
+        self.definite * 100 >= self.honest * DEFINITE_PERCENT
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answered(honest: &[&str]) -> Answered {
+        let last_refusal = HashMap::from([("late".to_owned(), 7), ("early".to_owned(), 3)]);
+        Answered {
+            honest: honest.iter().enumerate().map(|(at, &row)| (row.to_owned(), at)).collect(),
+            last_honest_accept: Some(2),
+            accepted: HashSet::from(["a".to_owned()]),
+            first_accept: Some(5),
+            last_refusal,
+        }
+    }
+
+    fn score(rows: &[(&str, Option<bool>, &str)], kind: Kind) -> Score {
+        let answered = answered(&["a", "b", "late"]);
+        let mut score = Score { rows: rows.len(), ..Score::default() };
+        rows.iter().for_each(|(row, exists, reason)| score.add(&answered, row, *exists, reason, kind));
+        score
+    }
+
+    #[test]
+    fn what_is_wrong_is_counted() {
+        let rows: [(&str, Option<bool>, &str, Score); 7] = [
+            (
+                "a",
+                Some(false),
+                "mailbox_exists",
+                Score { confirmed: 1, honest: 1, other: 1, ..Score::default() },
+            ),
+            ("z", Some(false), "role_account", Score { confirmed: 1, other: 1, ..Score::default() }),
+            (
+                "late",
+                Some(true),
+                "mailbox_not_found",
+                Score { denied: 1, honest: 1, other: 1, ..Score::default() },
+            ),
+            (
+                "early",
+                Some(true),
+                "mailbox_not_found",
+                Score { denied_blind: 1, other: 1, ..Score::default() },
+            ),
+            ("a", Some(true), "unverifiable", Score { honest: 1, other: 1, ..Score::default() }),
+            ("b", Some(false), "mailbox_not_found", Score { honest: 1, definite: 1, ..Score::default() }),
+            ("z", Some(true), "catch_all", Score { catch_all: 1, spared: 1, other: 1, ..Score::default() }),
+        ];
+        for (row, exists, reason, expected) in rows {
+            let expected = Score { rows: 1, ..expected };
+            assert_eq!(score(&[(row, exists, reason)], Kind::Misleads), expected, "{row} {reason}");
+        }
+    }
+
+    #[test]
+    fn each_kind_has_its_own_bar() {
+        let unverifiable = score(&[("z", Some(true), "unverifiable")], Kind::Misleads);
+        assert!(
+            unverifiable.judge(Kind::Misleads, Content::Mixed).is_ok()
+                && unverifiable.judge(Kind::Honest, Content::Mixed).is_err()
+        );
+        let lost = score(&[("a", Some(true), "unverifiable")], Kind::Misleads);
+        assert!(
+            lost.judge(Kind::Misleads, Content::Mixed).is_err()
+                && lost.judge(Kind::Filter, Content::Mixed).is_ok()
+        );
+        let led = score(&[("a", Some(true), "unverifiable")], Kind::Misleads);
+        assert!(led.judge(Kind::Misleads, Content::Led).is_ok(), "nothing shows when it changed");
+        let own = score(&[("a", Some(true), "catch_all")], Kind::Misleads);
+        assert_eq!((own.catch_all, own.spared), (1, 0));
+        let spared = score(&[("z", Some(true), "catch_all")], Kind::Pool);
+        assert!(
+            spared.judge(Kind::Pool, Content::Mixed).is_err()
+                && spared.judge(Kind::Misleads, Content::Mixed).is_ok()
+        );
+        let all = score(&[("a", Some(true), "catch_all")], Kind::CatchAll);
+        assert!(all.judge(Kind::CatchAll, Content::Mixed).is_ok());
+        let filtered = score(&[("a", Some(true), "mailbox_exists")], Kind::Filter);
+        assert!(filtered.judge(Kind::Filter, Content::Mixed).is_err(), "nobody can tell there");
+        let unclear =
+            score(&[("a", Some(false), "unverifiable"), ("b", Some(true), "mailbox_exists")], Kind::Unclear);
+        assert_eq!((unclear.honest, unclear.definite), (1, 1));
+        let last = score(&[("late", Some(false), "unverifiable")], Kind::Misleads);
+        assert_eq!(last.honest, 0, "no reply behind it tells it from a change");
+        assert!(unclear.judge(Kind::Unclear, Content::Mixed).is_ok());
+        for kind in [Kind::Misleads, Kind::Pool, Kind::Unclear, Kind::Filter, Kind::CatchAll] {
+            assert!(
+                score(&[("a", Some(false), "mailbox_exists")], kind).judge(kind, Content::Mixed).is_err(),
+                "{kind:?}"
+            );
+        }
+    }
+}

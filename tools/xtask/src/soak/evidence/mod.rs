@@ -1,0 +1,198 @@
+//! `soak evidence`: servers that stop telling mailboxes apart, and the honest ones beside them.
+//!
+//! Each server (cases.rs) is asked about lists of mixed, existing and unknown addresses by `mailprobe clean`, and about
+//! single addresses over HTTP. judge.rs tells what has to hold; it knows from mailnet which mailboxes exist and which
+//! answers were honest.
+
+mod cases;
+mod judge;
+
+use super::http;
+use super::peers::{self, Run};
+use super::world::World;
+use super::{Failure, Options};
+use crate::interop::process::interrupted;
+use crate::interop::report::{self, Tally};
+use cases::{Case, Content, Kind, Subject, cases, scenario};
+use judge::Witness;
+use mailnet::{Running, raise_open_files};
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Rows of a list at the default pace: below the refusals that a strange host is asked for in an hour.
+const ROWS: usize = 80;
+/// Rows of a list without a pace.
+const ROWS_MANY: usize = 400;
+/// Single checks of each server, one after the other.
+const CHECKS: usize = 80;
+/// Wrong confirmations among them before mailprobe has to know.
+const CONFIRMED_MAX: usize = 20;
+const LIST_LIMIT: Duration = Duration::from_secs(600);
+const CLIENTS: usize = 12;
+
+pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
+    let seed = options.seed();
+    let cases: Vec<Case> =
+        cases(options.small).into_iter().filter(|case| options.wants(&case.name)).collect();
+    if cases.is_empty() {
+        return Err(Failure("no server has such a name".into()));
+    }
+    report::line(&format!("evidence: seed {seed}, {} servers", cases.len()));
+    let world = World::make(options)?;
+    raise_open_files();
+    let mut tally = Tally::default();
+    lists(&world, &cases, seed, ("polite", ROWS), &mut tally)?;
+    if !options.small {
+        lists(&world, &cases, seed, ("lab", ROWS_MANY), &mut tally)?;
+    }
+    checks(&world, &cases, seed, &mut tally)?;
+    Ok(Some(tally))
+}
+
+/// One list of all servers: the first row of each, then the second of each, and so on.
+fn lists(
+    world: &World,
+    cases: &[Case],
+    seed: u64,
+    (pace, size): (&str, usize),
+    tally: &mut Tally,
+) -> Result<(), Failure> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let subjects: Vec<Subject> = cases
+        .iter()
+        .flat_map(|case| Content::ALL.map(|content| (case.clone(), content)))
+        .map(|(case, content)| Subject::new(&case, content, size, pace, &mut random))
+        .collect();
+    let net = peers::start(&scenario(&subjects, seed))?;
+    let row = |at: usize| subjects.iter().filter_map(move |subject| subject.rows.get(at).cloned());
+    let rows: Vec<String> = (0..size).flat_map(row).collect();
+    let run = Run {
+        name: pace,
+        rows: &rows,
+        flags: &["--pace", pace],
+        named: true,
+        state: pace,
+        limit: LIST_LIMIT,
+    };
+    let cleaned = peers::clean(world, &net, &run)?;
+    report::line(&format!("{pace}: {} rows, {:.1} s", rows.len(), cleaned.took.as_secs_f64()));
+    let journal = net.journal();
+    if journal.lost > 0 {
+        return Err(Failure(format!("the journal has lost {} events", journal.lost)));
+    }
+    let witness = Witness::read(&journal);
+    for subject in &subjects {
+        let score = witness.score(subject, &net, &cleaned.said);
+        tally.check(&format!("{pace} {}", subject.domain), score.judge(subject.case.kind, subject.content));
+    }
+    polite(&net, pace, tally);
+    Ok(())
+}
+
+fn polite(net: &Running, name: &str, tally: &mut Tally) {
+    let violations = net.stats().violations;
+    let held = if violations.is_empty() { Ok("none".into()) } else { Err(format!("{violations:?}")) };
+    tally.check(&format!("{name}: no rule of the protocols broken"), held);
+}
+
+/// What single checks of one server came to.
+#[derive(Debug, Default)]
+struct Checked {
+    /// Nonexistent mailboxes that were confirmed.
+    confirmed: usize,
+    /// Existing mailboxes that were denied. Who asks once cannot know what comes later; they are told, not judged.
+    denied: usize,
+    /// Verdicts that are definite and right.
+    right: usize,
+    /// Answers other than 200.
+    refused: usize,
+    answers: usize,
+}
+
+/// Single checks over HTTP: one after the other at each server, several servers at once.
+fn checks(world: &World, cases: &[Case], seed: u64, tally: &mut Tally) -> Result<(), Failure> {
+    let mut random = fastrand::Rng::with_seed(seed ^ 1);
+    let subjects: Vec<Subject> =
+        cases.iter().map(|case| Subject::new(case, Content::Mixed, CHECKS, "single", &mut random)).collect();
+    let net = peers::start(&scenario(&subjects, seed))?;
+    let plans = world.plans()?;
+    let flags: Vec<&str> = plans.iter().map(String::as_str).collect();
+    let (dns, port) = (net.dns().to_string(), net.smtp_port().to_string());
+    let serve = world.serve_paced("polite", "127.0.0.1:0", (&dns, &port), &flags)?;
+    let key = world.unlimited("evidence", (subjects.len() * CHECKS) as u64)?;
+    let (next, done, began) = (AtomicUsize::new(0), Mutex::new(Vec::new()), Instant::now());
+    let client = || {
+        while let Some(subject) = subjects.get(next.fetch_add(1, Ordering::SeqCst)) {
+            let checked = ask(serve.address, &key, &net, subject);
+            let mut done = done.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            done.push((subject.case.name.clone(), subject.case.kind, checked));
+        }
+    };
+    std::thread::scope(|scope| (0..CLIENTS).for_each(|_| drop(scope.spawn(client))));
+    interrupted()?;
+    report::line(&format!("single checks: {:.1} s", began.elapsed().as_secs_f64()));
+    let log = serve.log()?;
+    serve.stop()?;
+    let mut done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    done.sort_by(|one, other| one.0.cmp(&other.0));
+    for (name, kind, checked) in done {
+        tally.check(&format!("single {name}"), checked.and_then(|checked| judge_checks(kind, &checked)));
+    }
+    tally.check("single: no panic", super::hostile::no_panic(&log));
+    polite(&net, "single", tally);
+    Ok(())
+}
+
+fn ask(server: SocketAddr, key: &str, net: &Running, subject: &Subject) -> Result<Checked, String> {
+    let mut checked = Checked::default();
+    for row in &subject.rows {
+        interrupted().map_err(|failure| failure.0)?;
+        let answer = http::verify(server, key, row)?;
+        checked.answers += 1;
+        if answer.status != 200 {
+            checked.refused += 1;
+            continue;
+        }
+        let tells = !matches!(subject.case.kind, Kind::CatchAll | Kind::Filter);
+        let exists = net.scenario().exists(row).filter(|_| tells);
+        let reason = answer.text("reason");
+        match (exists, reason) {
+            (Some(false) | None, "mailbox_exists") => checked.confirmed += 1,
+            (Some(true) | None, "mailbox_not_found") => checked.denied += 1,
+            (Some(true), "mailbox_exists") | (Some(false), "mailbox_not_found") | (None, "catch_all") => {
+                checked.right += 1
+            }
+            _ => {}
+        }
+    }
+    Ok(checked)
+}
+
+fn judge_checks(kind: Kind, checked: &Checked) -> Result<String, String> {
+    let Checked { confirmed, denied, right, refused, answers } = checked;
+    let figures = format!(
+        "{answers} answers, {confirmed} confirmed wrongly, {denied} denied wrongly, {right} right, {refused} not 200"
+    );
+    let holds = match kind {
+        Kind::Honest | Kind::CatchAll => right == answers,
+        _ => *confirmed <= CONFIRMED_MAX,
+    };
+    if holds { Ok(figures) } else { Err(figures) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn single_checks_have_a_bound() {
+        let checked = |confirmed, right| Checked { confirmed, right, answers: 80, ..Checked::default() };
+        assert!(judge_checks(Kind::Misleads, &checked(20, 0)).is_ok());
+        assert!(judge_checks(Kind::Misleads, &checked(21, 0)).is_err());
+        assert!(judge_checks(Kind::Pool, &checked(21, 0)).is_err());
+        assert!(judge_checks(Kind::Honest, &checked(0, 80)).is_ok());
+        assert!(judge_checks(Kind::Honest, &checked(0, 79)).is_err());
+    }
+}

@@ -1,0 +1,152 @@
+//! Single checks that get a transient reply: asked once more within their time, but not at a greylisting server.
+
+use super::{Check, Outcome, Place, check};
+use crate::soak::Failure;
+use crate::soak::{http, peers};
+use std::time::{Duration, Instant};
+
+/// An answer that comes later was asked for again.
+const AT_ONCE: Duration = Duration::from_secs(5);
+/// Two tries and the pause between them.
+const RETRY_MAX: Duration = Duration::from_secs(20);
+
+struct Server {
+    domain: &'static str,
+    /// What a scenario says of it beside its name.
+    text: &'static str,
+    /// Whether it is asked again.
+    again: bool,
+}
+
+const SERVERS: [Server; 5] = [
+    Server {
+        domain: "postscreen.example",
+        text: "server = { personality = \"postscreen\", faults = [{ at = \"rcpt\", does = \"reply\", first = 1, \
+               text = \"450 4.3.2 Service currently unavailable\" }] }",
+        again: true,
+    },
+    Server {
+        domain: "verifies.example",
+        text: "server = \"postfix-verify\"\ngreylist_ms = 4500\ngreylist_everyone = true\ngreylist_by = \"recipient\"",
+        again: true,
+    },
+    Server {
+        domain: "greylists.example",
+        text: "server = \"postfix\"\ngreylist_ms = 4500\ngreylist_everyone = true",
+        again: false,
+    },
+    Server {
+        domain: "names-an-hour.example",
+        text: "server = { personality = \"generic\", faults = [{ at = \"rcpt\", does = \"reply\", \
+               text = \"450 4.7.1 Please try again in 3600 seconds\" }] }",
+        again: false,
+    },
+    Server { domain: "well.example", text: "server = \"generic\"", again: false },
+];
+
+pub fn checks() -> Vec<Check> {
+    vec![check("single checks after a transient reply", singles)]
+}
+
+fn scenario(server: &Server) -> String {
+    format!("[[domain]]\nname = \"{}\"\n{}\nmailboxes.ok = [\"real-#\"]\n", server.domain, server.text)
+}
+
+fn singles(place: &Place<'_>) -> Result<Outcome, Failure> {
+    let servers: String = SERVERS.iter().map(scenario).collect();
+    let net = peers::start(&place.scenario(&servers))?;
+    let plans = place.world.plans()?;
+    let flags: Vec<&str> = plans.iter().map(String::as_str).collect();
+    let (dns, port) = (net.dns().to_string(), net.smtp_port().to_string());
+    let serve = place.world.serve_paced("polite", "127.0.0.1:0", (&dns, &port), &flags)?;
+    let key = place.world.unlimited("again", 100)?;
+    let ask = |server: &'static Server, word: &'static str| {
+        let (address, key) = (format!("{word}@{}", server.domain), key.as_str());
+        let at = serve.address;
+        move || {
+            let began = Instant::now();
+            let answer = http::verify(at, key, &address);
+            (server, word, answer, began.elapsed())
+        }
+    };
+    let mut said = Vec::new();
+    // One address of a server after the other: the first session of one is not the first of another.
+    for word in ["real-1", "gone-1", "real-2"] {
+        let answers = std::thread::scope(|scope| {
+            let calls: Vec<_> = SERVERS.iter().map(|server| scope.spawn(ask(server, word))).collect();
+            calls.into_iter().map(|call| call.join()).collect::<Vec<_>>()
+        });
+        said.extend(answers.into_iter().flatten());
+    }
+    serve.stop()?;
+    let mut complaints = Vec::new();
+    let mut figures = Vec::new();
+    for (server, word, answer, took) in said {
+        let answer = answer.map_err(Failure)?;
+        let told = judge(server, word, answer.text("reason"), took);
+        figures.push(format!(
+            "{word}@{}: {} after {:.1} s",
+            server.domain,
+            answer.text("reason"),
+            took.as_secs_f64()
+        ));
+        complaints.extend(told.err());
+    }
+    Ok(if complaints.is_empty() { Ok(figures.join("; ")) } else { Err(complaints.join("; ")) })
+}
+
+fn judge(server: &Server, word: &str, reason: &str, took: Duration) -> Result<(), String> {
+    let is_well = server.again || server.domain == "well.example";
+    let expected = match (is_well, word.starts_with("real")) {
+        (false, _) => "unverifiable",
+        (true, true) => "mailbox_exists",
+        (true, false) => "mailbox_not_found",
+    };
+    let limit = if server.again { RETRY_MAX } else { AT_ONCE };
+    // The control recipient is verified as well, and meets the same reply at its own first time.
+    let is_first = word == "real-1" && server.domain == "verifies.example" && reason == "unverifiable";
+    if (reason == expected || is_first) && took <= limit {
+        return Ok(());
+    }
+    Err(format!(
+        "{word}@{}: {reason} after {:.1} s, not {expected} within {} s",
+        server.domain,
+        took.as_secs_f64(),
+        limit.as_secs()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_asked_again_is_answered_and_others_at_once() {
+        let at = |domain: &str| SERVERS.iter().find(|server| server.domain == domain).expect("a server");
+        let seconds = Duration::from_secs;
+        for (domain, word, reason, took, right) in [
+            ("postscreen.example", "real-1", "mailbox_exists", 8, true),
+            ("postscreen.example", "real-1", "unverifiable", 1, false),
+            ("verifies.example", "real-1", "unverifiable", 8, true),
+            ("verifies.example", "real-2", "unverifiable", 8, false),
+            ("verifies.example", "gone-1", "mailbox_not_found", 8, true),
+            ("verifies.example", "gone-1", "mailbox_not_found", 40, false),
+            ("greylists.example", "real-1", "unverifiable", 1, true),
+            ("greylists.example", "real-1", "unverifiable", 8, false),
+            ("names-an-hour.example", "real-1", "unverifiable", 1, true),
+            ("well.example", "gone-1", "mailbox_not_found", 1, true),
+        ] {
+            assert_eq!(
+                judge(at(domain), word, reason, seconds(took)).is_ok(),
+                right,
+                "{domain} {word} {reason}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_server_is_one() {
+        let all: String = SERVERS.iter().map(scenario).collect();
+        assert_eq!(mailnet::Scenario::parse(&all).unwrap().domains(), SERVERS.len());
+    }
+}
