@@ -59,6 +59,8 @@ struct Known {
     no_postmaster: Option<Instant>,
     /// What showed nothing may soon show something.
     passes: bool,
+    /// A session saw it refuse many recipients in a row.
+    refused_many: Option<Instant>,
 }
 
 impl Knowledge {
@@ -82,6 +84,10 @@ impl Knowledge {
             _ => CONTROL_SINGLE_TTL,
         };
         let contradicted = known.contradicted.is_some_and(|until| until > now);
+        if known.sessions == 0 {
+            // No control recipient has shown anything yet.
+            return None;
+        }
         (known.at + ttl > now && !contradicted).then_some(known.finding)
     }
 
@@ -92,6 +98,16 @@ impl Knowledge {
         })
     }
 
+    /// A session saw the domain refuse many recipients in a row here, and proved that.
+    pub(crate) fn learned_refusals(&mut self, number: u64, now: Instant) {
+        self.entry(number, now).refused_many = Some(now);
+    }
+
+    /// Whether a session saw that within the hour.
+    pub(crate) fn has_refused_many(&self, number: u64, now: Instant) -> bool {
+        self.known.get(&number).and_then(|known| known.refused_many).is_some_and(|at| at + CONTROL_TTL > now)
+    }
+
     /// Whether two sessions in a row showed, within the hour, that every recipient of the domain is accepted here.
     pub(crate) fn accepts_all(&self, number: u64, now: Instant) -> bool {
         let sessions = 2;
@@ -99,7 +115,8 @@ impl Knowledge {
         let sessions = if crate::sim::planted(crate::sim::Fault::SpareEarly) { 1 } else { sessions };
         self.known.get(&number).is_some_and(|known| {
             let fresh = known.at + CONTROL_TTL > now && known.contradicted.is_none_or(|until| until <= now);
-            known.finding == ControlFinding::AcceptsAll && known.sessions >= sessions && fresh
+            let alone = known.refused_many.is_none_or(|at| at + CONTROL_TTL <= now);
+            known.finding == ControlFinding::AcceptsAll && known.sessions >= sessions && fresh && alone
         })
     }
 
@@ -236,6 +253,7 @@ impl Knowledge {
             contradicted: None,
             no_postmaster: None,
             passes: false,
+            refused_many: None,
         })
     }
 
@@ -308,6 +326,31 @@ mod tests {
         );
         knowledge.contradicted(NUMBER, then);
         assert_eq!(knowledge.believed(NUMBER, true, then), None);
+    }
+
+    #[test]
+    fn what_is_known_of_a_postmaster_says_nothing_of_a_control_recipient() {
+        let now = Instant::now();
+        let mut knowledge = Knowledge::default();
+        knowledge.learned_no_postmaster(NUMBER, now);
+        assert_eq!(knowledge.believed(NUMBER, false, now), None);
+        assert!(knowledge.has_no_postmaster(NUMBER, now));
+    }
+
+    #[test]
+    fn a_domain_that_refused_many_is_not_spared() {
+        let now = Instant::now();
+        for first in [true, false] {
+            let mut knowledge = Knowledge::default();
+            if first {
+                knowledge.learned_refusals(NUMBER, now);
+            }
+            knowledge.learned(NUMBER, AcceptsAll, false, now);
+            knowledge.learned(NUMBER, AcceptsAll, false, now);
+            assert_eq!(knowledge.accepts_all(NUMBER, now), !first);
+            knowledge.learned_refusals(NUMBER, now);
+            assert!(!knowledge.accepts_all(NUMBER, now) && knowledge.has_refused_many(NUMBER, now));
+        }
     }
 
     #[test]

@@ -41,7 +41,7 @@ const PAUSE_TOO_FAST: Duration = Duration::from_secs(5);
 /// The least share of new sessions a minute that is left, however often it was halved.
 const SHARE_MIN: f64 = 1.0 / 64.0;
 /// How much of the share comes back with each transaction that went well.
-const SHARE_STEP: f64 = 1.0 / 64.0;
+const SHARE_STEP: f64 = 1.0 / 256.0;
 
 /// When the next session with a site may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

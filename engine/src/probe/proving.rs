@@ -18,9 +18,10 @@ use engine_proto::smtp::reply::Reply;
 use engine_proto::verdict::catch_all::{ControlFinding, settle};
 use engine_proto::verdict::classify::{Classification, classify, reason_at_rcpt};
 use engine_proto::verdict::evidence::{
-    CHECKPOINT_MIN, Held, Proof, Question, Released, SessionEvidence, Told,
+    CHECKPOINT_MIN, Held, Proof, Question, RUN_MIN, Released, SessionEvidence, Told,
 };
 use engine_proto::verdict::{Class, Reason, Scope, Stage};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -285,7 +286,17 @@ fn answered<R: Runtime>(
     }
     match (asked.question, told) {
         (Question::Control { .. }, Told::Nothing) => held.on_unclear_control(&said),
-        (Question::Postmaster, Told::Accepted) => context.on_known(&asked.recipient, true, at),
+        (Question::Control { domain, .. }, Told::Refused) => {
+            if let Some((_, postmaster)) = held.postmaster.take().filter(|(at, _)| *at == domain) {
+                context.on_known(&postmaster, true, at);
+            }
+        }
+        (Question::Postmaster, Told::Accepted) => {
+            let recipient = Address::parse(&asked.recipient).ok();
+            let domain = recipient.map(|address| context.number(address.domain()));
+            held.postmaster.replace(domain.map(|domain| (domain, asked.recipient.clone())));
+            context.on_known(&asked.recipient, false, at);
+        }
         (Question::Postmaster, _) => {
             if let Some(domain) =
                 Address::parse(&asked.recipient).ok().map(|address| address.domain().clone())
@@ -329,6 +340,7 @@ pub(super) fn release<R: Runtime>(context: &ProbeContext<'_, R>, course: &Course
         context.on_change(&released, proven);
     } else if alive {
         context.route().changes.set(0);
+        learn_refusals(context, &released, R::now());
         context.group.on_proven(released.iter().filter(|one| one.proof == Proof::Proven).count());
     }
     let after = if is_to_confirm(context, &released) { After::Leave } else { After::Open };
@@ -347,6 +359,24 @@ pub(super) fn release<R: Runtime>(context: &ProbeContext<'_, R>, course: &Course
         context.route().take_down(now + DOWN, CHANGED);
     }
     after
+}
+
+/// Remembers the domains of which so many recipients were refused, and none accepted, that they cannot be domains that accept
+/// everyone.
+fn learn_refusals<R: Runtime>(context: &ProbeContext<'_, R>, released: &[Released<Work>], now: Instant) {
+    let mut refused: BTreeMap<u64, u32> = BTreeMap::new();
+    for one in released.iter().filter(|one| one.held == Held::Refused && one.proof == Proof::Proven) {
+        *refused.entry(context.number(one.item.address.domain())).or_default() += 1;
+    }
+    refused.retain(|_, count| *count >= RUN_MIN);
+    if refused.is_empty() {
+        return;
+    }
+    for one in released.iter().filter(|one| one.held == Held::Accepted) {
+        refused.remove(&context.number(one.item.address.domain()));
+    }
+    let mut knowledge = context.shard.knowledge.borrow_mut();
+    refused.into_keys().for_each(|domain| knowledge.learned_refusals(domain, now));
 }
 
 /// Whether one session alone has shown that the only domain that it asked about accepts everyone. It may have met the one

@@ -139,6 +139,7 @@ pub(super) fn accepted<R: Runtime>(
         ControlFinding::Unknown => true,
     });
     let has_refused = knowledge.has_refused(number, now);
+    let has_refused_many = knowledge.has_refused_many(number, now);
     let accepts_all = knowledge.believed(number, true, now);
     drop(knowledge);
     route.on_recipient(true);
@@ -150,7 +151,7 @@ pub(super) fn accepted<R: Runtime>(
     if has_refused {
         evidence.control_refused_elsewhere(number);
     }
-    if work.was_refused {
+    if work.was_refused || has_refused_many {
         evidence.refused_elsewhere(number);
     }
     match believed {

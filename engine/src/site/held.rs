@@ -14,6 +14,8 @@ pub(crate) struct HeldAnswers {
     pub(crate) evidence: RefCell<SessionEvidence<Work>>,
     /// The session ended at the control recipient of this domain.
     pub(crate) ended_at_control: Cell<Option<u64>>,
+    /// `postmaster@` this domain was accepted, and the control recipient was not asked behind it yet.
+    pub(crate) postmaster: RefCell<Option<(u64, String)>>,
     /// The domains of which the session showed how they treat unknown recipients.
     pub(crate) learned: RefCell<BTreeSet<u64>>,
     /// When to ask again, if the control recipient got a reply that proves nothing.

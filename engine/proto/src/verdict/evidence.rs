@@ -9,7 +9,7 @@
 //!   domain was refused within the hour: a domain that accepts everyone may still refuse a mailbox that it closed;
 //! - refusals count when a mailbox was accepted after them: another row, or a *known mailbox*, one that this host accepted
 //!   before. Where none is known, a run of [`RUN_MIN`] refusals asks about `postmaster@` the domain (RFC 5321 4.5.1); if
-//!   that is refused too, they stand;
+//!   that is refused too, they stand; if it is accepted, the control recipient shows whether it is a mailbox;
 //! - a control recipient that is refused in words that prove nothing shows discrimination all the same where a mailbox of the
 //!   domain is accepted again behind it, and once more behind a second control recipient of another shape.
 //!
@@ -224,6 +224,8 @@ pub struct SessionEvidence<T> {
     /// What a known mailbox, and `postmaster@`, told in this checkpoint.
     known: Option<Told>,
     postmaster: Option<Told>,
+    /// The domain of which `postmaster@` was accepted: its control recipient shows whether that means anything.
+    postmaster_at: Option<u64>,
     changed: bool,
 }
 
@@ -242,6 +244,7 @@ impl<T> Default for SessionEvidence<T> {
             urgent: false,
             known: None,
             postmaster: None,
+            postmaster_at: None,
             changed: false,
         }
     }
@@ -358,6 +361,8 @@ impl<T> SessionEvidence<T> {
             Question::Postmaster => {
                 self.postmaster = Some(told);
                 if told == Told::Accepted {
+                    let refused = |entry: &&Entry<T>| entry.held != Held::Accepted;
+                    self.postmaster_at = self.entries.iter().rfind(refused).map(|entry| entry.domain);
                     self.on_accepted();
                 }
             }
@@ -393,6 +398,7 @@ impl<T> SessionEvidence<T> {
         self.urgent = false;
         self.known = None;
         self.postmaster = None;
+        self.postmaster_at = None;
         self.shown.values_mut().for_each(Shown::close);
         let release = |(entry, proof): (Entry<T>, Proof)| Released {
             item: entry.item,
@@ -460,7 +466,7 @@ impl<T> SessionEvidence<T> {
 
     /// The domains with accepts that no refusal has followed, or with refusals that were not understood.
     fn domains_unproven(&self) -> Vec<u64> {
-        let mut domains: Vec<u64> = Vec::new();
+        let mut domains: Vec<u64> = self.postmaster_at.into_iter().collect();
         for entry in self.entries.iter().rev() {
             let shown = self.shown.get(&entry.domain);
             let unproven = match entry.held {

@@ -272,6 +272,19 @@ fn a_row_that_was_refused_elsewhere_stands_in_for_no_control_recipient() {
 }
 
 #[test]
+fn a_postmaster_that_is_accepted_counts_once_the_control_recipient_is_refused() {
+    let mut evidence = SessionEvidence::default();
+    (0..RUN_MIN).for_each(|row| evidence.hold(row, Held::Refused, SAID, 1, false));
+    assert_eq!(evidence.questions(OTHERS), [Question::Postmaster]);
+    evidence.told(Question::Postmaster, Told::Accepted);
+    let control = Question::Control { domain: 1, second: false };
+    assert_eq!(evidence.questions(OTHERS)[0], control);
+    evidence.told(control, Told::Refused);
+    assert!(!evidence.questions(OTHERS).contains(&control));
+    assert!(evidence.close(OTHERS, true).iter().all(|one| one.proof == Proof::Proven));
+}
+
+#[test]
 fn a_lost_session_proves_what_was_proven_before() {
     let rows = |refused: u32| {
         let mut evidence = SessionEvidence::default();
