@@ -8,7 +8,7 @@ use crate::work::Work;
 use engine_proto::address::Domain;
 use engine_proto::limits::{
     CONTROL_ATTEMPTS_MAX, CONTROL_SINGLE_TTL, CONTROL_TRANSIENT_TTL, CONTROL_TTL, CONTROL_UNKNOWN_TTL,
-    KNOWN_DOMAINS_MAX, KNOWN_MAILBOX_TTL, KNOWN_MAILBOXES_MAX,
+    KNOWN_DOMAINS_MAX, KNOWN_MAILBOX_AGE, KNOWN_MAILBOX_TTL, KNOWN_MAILBOXES_MAX,
 };
 use engine_proto::verdict::catch_all::ControlFinding;
 use std::hash::BuildHasher;
@@ -142,10 +142,11 @@ impl Knowledge {
     }
 
     /// The host accepted this mailbox. `proven`: and tells mailboxes apart. One is enough: a proven one replaces another
-    /// one, and itself when half of its time is over.
+    /// one, and one that has become old.
     pub(crate) fn learned_mailbox(&mut self, host: &Rc<str>, address: &str, proven: bool, now: Instant) {
-        let is_kept =
-            |known: &KnownMailbox| known.until > now + KNOWN_MAILBOX_TTL / 2 && (known.proven || !proven);
+        let is_kept = |known: &KnownMailbox| {
+            known.until + KNOWN_MAILBOX_AGE > now + KNOWN_MAILBOX_TTL && (known.proven || !proven)
+        };
         if self.mailboxes.get(host).is_some_and(is_kept) {
             return;
         }
@@ -167,13 +168,13 @@ impl Knowledge {
     }
 
     /// The host refuses the mailbox now. True where it was proven, so that the host has changed: it stays known, for such
-    /// a host goes on to refuse others. Otherwise the host may never have known it, and it is forgotten.
-    pub(crate) fn refused_mailbox(&mut self, host: &Rc<str>) -> bool {
-        let proven = self.mailboxes.get(host).is_some_and(|known| known.proven);
-        if !proven {
-            self.mailboxes.remove(host);
+    /// a host goes on to refuse others. Otherwise the host may never have known it, and it is soon forgotten.
+    pub(crate) fn refused_mailbox(&mut self, host: &Rc<str>, now: Instant) -> bool {
+        let Some(known) = self.mailboxes.get_mut(host) else { return false };
+        if !known.proven {
+            known.until = known.until.min(now + KNOWN_MAILBOX_AGE);
         }
-        proven
+        known.proven
     }
 
     /// A session showed this of the domain; `again`: it has shown something before. True where it contradicts what an
@@ -411,7 +412,7 @@ mod tests {
         knowledge.learned_mailbox(&host, "v@a.example", true, later);
         assert_eq!(knowledge.mailbox(&host, now + KNOWN_MAILBOX_TTL).as_deref(), Some("v@a.example"));
         assert_eq!(knowledge.mailbox(&host, later + KNOWN_MAILBOX_TTL), None);
-        assert!(knowledge.refused_mailbox(&host), "the host has changed, not the mailbox");
+        assert!(knowledge.refused_mailbox(&host, later), "the host has changed, not the mailbox");
         assert!(knowledge.mailbox(&host, later).is_some());
         for n in 0..2 * KNOWN_MAILBOXES_MAX {
             knowledge.learned_mailbox(&format!("mx{n}.example").into(), "u@a.example", true, later);
@@ -419,8 +420,8 @@ mod tests {
         assert!(knowledge.mailboxes.len() <= KNOWN_MAILBOXES_MAX);
         let last = later + KNOWN_MAILBOX_TTL;
         knowledge.learned_mailbox(&host, "u@a.example", false, last);
-        assert!(!knowledge.refused_mailbox(&host), "nothing was proven of it");
-        assert_eq!(knowledge.mailbox(&host, last), None);
+        assert!(!knowledge.refused_mailbox(&host, last), "nothing was proven of it");
+        assert_eq!(knowledge.mailbox(&host, last + KNOWN_MAILBOX_AGE), None);
     }
 
     #[test]

@@ -162,7 +162,10 @@ pub const CONTROL_SINGLE_TTL: Duration = Duration::from_secs(600);
 /// So many accepts of a host are believed then before a control recipient is asked again.
 pub const CONTROL_ACCEPTS_MAX: u32 = 20;
 /// How long a mailbox that was accepted shows that its host still accepts anybody.
-pub const KNOWN_MAILBOX_TTL: Duration = Duration::from_secs(3600);
+pub const KNOWN_MAILBOX_TTL: Duration = Duration::from_secs(3600 + 600);
+/// How old a known mailbox becomes before one that was accepted since takes its place: an hour behind the last accept one is
+/// still known.
+pub const KNOWN_MAILBOX_AGE: Duration = Duration::from_secs(600);
 /// Most hosts of which a shard knows such a mailbox.
 pub const KNOWN_MAILBOXES_MAX: usize = 4096;
 /// So many sessions in a row in which a host changed its behaviour, and it rests.

@@ -15,7 +15,8 @@ use std::time::Duration;
 pub struct RefusalBudget {
     /// While refusals outweigh accepts.
     pub mostly_refused: u32,
-    /// While accepts outweigh refusals; a quarter of that hour's accepts counts where it is more.
+    /// While accepts outweigh refusals; a quarter of that hour's accepts counts where it is more. No more than the other: accepts
+    /// make no room.
     pub mostly_accepted: u32,
 }
 
@@ -27,6 +28,11 @@ impl RefusalBudget {
     /// Whether nothing needs to be counted.
     pub fn is_unlimited(&self) -> bool {
         self.mostly_refused == u32::MAX
+    }
+
+    /// Whether accepts make no room: the site counts refusals alone.
+    pub fn is_fixed(&self) -> bool {
+        self.mostly_accepted <= self.mostly_refused
     }
 
     /// So many times the budget.
@@ -116,7 +122,8 @@ impl RefusalCounts {
         let (refused, accepted) = self.totals(now);
         // Those who are being asked about may all be refused.
         let used = refused.saturating_add(self.asked);
-        let mostly_accepted = budget.mostly_accepted.max(accepted / REFUSALS_ACCEPTS_SHARE).min(accepted);
+        let share = if budget.is_fixed() { 0 } else { accepted / REFUSALS_ACCEPTS_SHARE };
+        let mostly_accepted = budget.mostly_accepted.max(share).min(accepted);
         budget.mostly_refused.max(mostly_accepted).saturating_sub(used)
     }
 
@@ -208,6 +215,13 @@ mod tests {
             counts.steps.push_back(KeptStep { step: 7, refused, accepted });
             assert_eq!(counts.left(UNKNOWN, 7), left, "{refused} refused, {accepted} accepted");
         }
+    }
+
+    #[test]
+    fn a_site_that_counts_refusals_alone_has_a_fixed_budget() {
+        let mut counts = RefusalCounts::default();
+        play(&mut counts, 7, 25, 4000);
+        assert_eq!(counts.left(RefusalBudget { mostly_refused: 25, mostly_accepted: 25 }, 7), 0);
     }
 
     #[test]

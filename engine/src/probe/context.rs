@@ -68,15 +68,27 @@ impl<R: Runtime> ProbeContext<'_, R> {
         Context { honest: self.group.is_honest(), known, no_postmaster, changed }
     }
 
-    /// Whether this host accepted a mailbox within the hour.
+    /// Whether this host, or another one of the same domains, accepted a mailbox within the hour.
     pub(super) fn has_known_mailbox(&self) -> bool {
-        self.shard.knowledge.borrow().has_mailbox(&self.route().host, R::now())
+        let (knowledge, now) = (self.shard.knowledge.borrow(), R::now());
+        self.hosts().any(|host| knowledge.has_mailbox(host, now))
     }
 
-    /// A mailbox that this host is known to accept: one that it accepted within the hour, or one of the operator's.
-    pub(super) fn known_mailbox(&self, course: &Course) -> Option<String> {
-        let kept = self.shard.knowledge.borrow().mailbox(&self.route().host, R::now());
-        kept.or_else(|| self.canary(course))
+    /// A mailbox that this host is to accept: one that it accepted within the hour, one that another host of the same domains
+    /// did, or one of the operator's. With the host that accepted it.
+    pub(super) fn known_mailbox(&self, course: &Course) -> Option<(String, Rc<str>)> {
+        let (knowledge, now) = (self.shard.knowledge.borrow(), R::now());
+        let kept = |host: &Rc<str>| knowledge.mailbox(host, now).map(|mailbox| (mailbox, Rc::clone(host)));
+        self.hosts()
+            .find_map(kept)
+            .or_else(|| self.canary(course).map(|canary| (canary, Rc::clone(&self.route().host))))
+    }
+
+    /// This host, and the others of the same domains.
+    fn hosts(&self) -> impl Iterator<Item = &Rc<str>> {
+        let own = &self.route().host;
+        let others = self.group.routes.iter().map(|route| &route.host).filter(move |host| *host != own);
+        std::iter::once(own).chain(others)
     }
 
     /// A mailbox of the operator's own at a domain that this session asks about.

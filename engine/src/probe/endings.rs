@@ -118,7 +118,9 @@ pub(super) fn session_refused<R: Runtime>(
         Closure::Refused { step, reply } => {
             let context = ProbeContext { shard, group, index };
             let said = classify(&context.view(stage(*step), reply, None));
-            if matches!(said.class, Class::Throttled | Class::Temporary) || said.scope == Scope::Session {
+            let passes =
+                !reply.is_permanent() && (said.class == Class::Temporary || said.scope == Scope::Session);
+            if said.class == Class::Throttled || passes {
                 push_back(&context, said.rule);
             } else {
                 route.take_down(R::now() + DOWN, said.rule);

@@ -75,8 +75,8 @@ struct Asked {
     recipient: String,
     /// It is another's mailbox, of which nobody else is to hear.
     private: bool,
-    /// It was accepted in another session, as far as it is known.
-    elsewhere: bool,
+    /// The host that accepted it in another session.
+    elsewhere: Option<Rc<str>>,
 }
 
 /// The questions of one transaction. One with nobody to ask about is answered at once: with nothing.
@@ -120,25 +120,25 @@ fn recipient<R: Runtime>(
     context: &ProbeContext<'_, R>,
     course: &Course,
     question: Question,
-) -> Option<(String, bool, bool)> {
+) -> Option<(String, bool, Option<Rc<str>>)> {
     let evidence = course.held.evidence.borrow();
     let of = |domain: Option<u64>, held| evidence.recipient(domain, held).map(|work| &work.address);
     match question {
         Question::Control { domain, second } => {
             let domain = of(Some(domain), None)?.domain();
-            Some((context.shard.control_recipient(domain, second), false, false))
+            Some((context.shard.control_recipient(domain, second), false, None))
         }
         Question::RefusedBefore { domain } => {
-            of(Some(domain), Some(Held::Refused)).map(|address| (address.as_str().to_owned(), true, false))
+            of(Some(domain), Some(Held::Refused)).map(|address| (address.as_str().to_owned(), true, None))
         }
         Question::Postmaster => {
             let domain = of(None, Some(Held::Refused)).or_else(|| of(None, Some(Held::Denied)))?.domain();
-            Some((format!("postmaster@{}", domain.as_str()), false, false))
+            Some((format!("postmaster@{}", domain.as_str()), false, None))
         }
         Question::Known { domain } => {
             let held =
-                of(domain, Some(Held::Accepted)).map(|address| (address.as_str().to_owned(), true, false));
-            let kept = || context.known_mailbox(course).map(|address| (address, true, true));
+                of(domain, Some(Held::Accepted)).map(|address| (address.as_str().to_owned(), true, None));
+            let kept = || context.known_mailbox(course).map(|(address, host)| (address, true, Some(host)));
             held.or_else(|| domain.is_none().then(kept).flatten())
         }
     }
@@ -181,7 +181,7 @@ impl Questions {
             let question = Question::Control { domain: context.number(domain), second: false };
             if !asked.iter().flatten().any(|asked| asked.question == question) {
                 let recipient = context.shard.control_recipient(domain, false);
-                asked.push(Some(Asked { question, recipient, private: false, elsewhere: false }));
+                asked.push(Some(Asked { question, recipient, private: false, elsewhere: None }));
             }
         }
         Questions { asked, held: Rc::clone(&course.held), private: false }
@@ -277,9 +277,9 @@ fn answered<R: Runtime>(
         return Heard::Push;
     }
     let mut told = Told::of(&said);
-    if asked.elsewhere
+    if let Some(host) = &asked.elsewhere
         && told == Told::Refused
-        && !shard.knowledge.borrow_mut().refused_mailbox(&context.route().host)
+        && !shard.knowledge.borrow_mut().refused_mailbox(host, at)
     {
         // It may have been accepted by a server that accepts everyone: that it is refused here shows nothing.
         told = Told::Nothing;
@@ -427,6 +427,8 @@ fn settle_released<R: Runtime>(
     now: Instant,
 ) -> Option<Work> {
     let Released { item: mut work, held, said, proof } = one;
+    #[cfg(feature = "sim")]
+    let proof = mistaken(held, proof);
     let evidence = Some(context.shard.evidence_key(work.address.domain(), &context.route().host));
     work.note(|| format!("checkpoint: {}", in_words_of(held, proof)));
     if held == Held::Accepted && matches!(proof, Proof::CatchAll | Proof::Changed) {
@@ -482,6 +484,17 @@ fn settle_released<R: Runtime>(
             ask_elsewhere(context, work, &said);
             None
         }
+    }
+}
+
+/// Takes an answer for proven, where such a defect is planted.
+#[cfg(feature = "sim")]
+fn mistaken(held: Held, proof: Proof) -> Proof {
+    use crate::sim::{Fault, planted};
+    match held {
+        Held::Accepted if planted(Fault::BelieveAccept) => Proof::Proven,
+        Held::Refused | Held::Denied if planted(Fault::BelieveRefusals) => Proof::Proven,
+        _ => proof,
     }
 }
 

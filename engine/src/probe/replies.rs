@@ -79,7 +79,14 @@ pub(super) fn answered<R: Runtime>(
             }
         }
         Class::Unclear if is_recipients_own(&said) => hold(context, work, held, Held::Unclear, said),
-        Class::Full => work.settle(reason_at_rcpt(&said), said.rule),
+        Class::Full => {
+            if reply.is_permanent() {
+                // Where it says so of everyone, its disk is full, or it counts something else.
+                route.sings(&said, false, true, work.address.domain());
+            }
+            work.settle(reason_at_rcpt(&said), said.rule);
+            return if reply.is_permanent() { Heard::Refusal } else { Heard::Answer };
+        }
         _ if reason_at_rcpt(&said) != Reason::Unverifiable => refused(context, work, held, said),
         _ => return not_answered(context, work, &said),
     }

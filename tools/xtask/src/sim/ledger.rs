@@ -139,11 +139,11 @@ impl Ledger {
     }
 
     /// Whether a mailbox that exists had been accepted there in the hour before this answer: of the same domain, or at the
-    /// same host.
-    pub(super) fn is_behind_known_accept(&self, domain: u32, answer: &Said) -> bool {
+    /// same host. `apart`: what is known of the host for one domain need not be known for another.
+    pub(super) fn is_behind_known_accept(&self, domain: u32, answer: &Said, apart: bool) -> bool {
         let [domains, hosts] = &self.known;
         let before = |said: &Said| said.heard + MARGIN <= answer.sent && answer.sent < said.heard + RECENT;
-        [domains.get(&domain), hosts.get(&answer.host)]
+        [domains.get(&domain), hosts.get(&answer.host).filter(|_| !apart)]
             .into_iter()
             .flatten()
             .any(|known| known.iter().any(before))
