@@ -163,8 +163,8 @@ pub const CONTROL_SINGLE_TTL: Duration = Duration::from_secs(600);
 pub const CONTROL_ACCEPTS_MAX: u32 = 20;
 /// How long a mailbox that was accepted shows that its host still accepts anybody.
 pub const KNOWN_MAILBOX_TTL: Duration = Duration::from_secs(3600 + 600);
-/// How old a known mailbox becomes before one that was accepted since takes its place: an hour behind the last accept one is
-/// still known.
+/// A known mailbox of this age is replaced by the next one that is accepted. So a host has a known mailbox for at least an
+/// hour after its last accept.
 pub const KNOWN_MAILBOX_AGE: Duration = Duration::from_secs(600);
 /// Most hosts of which a shard knows such a mailbox.
 pub const KNOWN_MAILBOXES_MAX: usize = 4096;

@@ -15,8 +15,8 @@ use std::time::Duration;
 pub struct RefusalBudget {
     /// While refusals outweigh accepts.
     pub mostly_refused: u32,
-    /// While accepts outweigh refusals; a quarter of that hour's accepts counts where it is more. No more than the other: accepts
-    /// make no room.
+    /// While accepts outweigh refusals; a quarter of that hour's accepts counts where it is more. Where this is not above
+    /// `mostly_refused`, accepts make no room at all.
     pub mostly_accepted: u32,
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct Route {
     pub(super) refrain: Cell<Option<&'static str>>,
     /// What it has said of recipients, and of nobody else since.
     pub(super) chorus: RefCell<Option<Chorus>>,
-    /// A domain that it is not asked about, for what it says to everyone of it.
+    /// The domain that it is not asked about for a while, because it refused 20 recipients of it alike.
     pub(super) shut_domain: RefCell<Option<ShutDomain>>,
     /// Recipients that it refused since it last accepted one, over all sessions.
     pub(crate) refusals_in_a_row: Cell<u32>,
@@ -61,7 +61,7 @@ pub(crate) struct Chorus {
     in_domain: u8,
 }
 
-/// A domain that a host is not asked about for a while.
+/// A domain that a host is not asked about until then, and the rule of its refusals.
 pub(crate) struct ShutDomain {
     domain: Domain,
     until: Instant,
