@@ -7,8 +7,9 @@ use crate::seed::{HashMap, Hashing};
 use crate::work::Work;
 use engine_proto::address::Domain;
 use engine_proto::limits::{
-    CONTROL_ATTEMPTS_MAX, CONTROL_SINGLE_TTL, CONTROL_TRANSIENT_TTL, CONTROL_TTL, CONTROL_UNKNOWN_TTL,
-    KNOWN_DOMAINS_MAX, KNOWN_MAILBOX_AGE, KNOWN_MAILBOX_TTL, KNOWN_MAILBOXES_MAX,
+    CONTROL_ACCEPTS_MAX, CONTROL_ATTEMPTS_MAX, CONTROL_SINGLE_TTL, CONTROL_TRANSIENT_TTL, CONTROL_TTL,
+    CONTROL_UNKNOWN_TTL, KNOWN_DOMAINS_MAX, KNOWN_MAILBOX_AGE, KNOWN_MAILBOX_TTL, KNOWN_MAILBOXES_MAX,
+    REFUSALS_SINGLE_MAX,
 };
 use engine_proto::verdict::catch_all::ControlFinding;
 use std::hash::BuildHasher;
@@ -33,7 +34,18 @@ pub(crate) struct Knowledge {
     /// For each host a mailbox that it accepted. They stay in memory, and no other account's
     /// trace ever names them.
     mailboxes: HashMap<Rc<str>, KnownMailbox>,
+    /// What hosts answered to single checks.
+    singles: HashMap<Rc<str>, SingleRun>,
     keyed: Hashing,
+}
+
+/// Answers of a host to single checks, which wait for no proof of their own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct SingleRun {
+    /// Accepts since a control recipient was last refused.
+    accepted: u32,
+    /// Refusals since a mailbox was last accepted.
+    refused: u32,
 }
 
 /// A mailbox that a host accepted.
@@ -63,6 +75,12 @@ struct Known {
     refused_many: Option<Instant>,
 }
 
+impl Known {
+    fn is_contradicted(&self, now: Instant) -> bool {
+        self.contradicted.is_some_and(|until| until > now)
+    }
+}
+
 impl Knowledge {
     /// The number that a domain at a host is known by.
     pub(crate) fn number(&self, at: &DomainAtHost) -> u64 {
@@ -83,12 +101,11 @@ impl Knowledge {
             _ if lasting => CONTROL_TTL,
             _ => CONTROL_SINGLE_TTL,
         };
-        let contradicted = known.contradicted.is_some_and(|until| until > now);
         if known.sessions == 0 {
             // No control recipient has shown anything yet.
             return None;
         }
-        (known.at + ttl > now && !contradicted).then_some(known.finding)
+        (known.at + ttl > now && !known.is_contradicted(now)).then_some(known.finding)
     }
 
     /// Whether the domain refused a control recipient here within the hour.
@@ -114,7 +131,7 @@ impl Knowledge {
         #[cfg(feature = "sim")]
         let sessions = if crate::sim::planted(crate::sim::Fault::SpareEarly) { 1 } else { sessions };
         self.known.get(&number).is_some_and(|known| {
-            let fresh = known.at + CONTROL_TTL > now && known.contradicted.is_none_or(|until| until <= now);
+            let fresh = known.at + CONTROL_TTL > now && !known.is_contradicted(now);
             let alone = known.refused_many.is_none_or(|at| at + CONTROL_TTL <= now);
             known.finding == ControlFinding::AcceptsAll && known.sessions >= sessions && fresh && alone
         })
@@ -145,7 +162,9 @@ impl Knowledge {
     /// one, and one that has become old.
     pub(crate) fn learned_mailbox(&mut self, host: &Rc<str>, address: &str, proven: bool, now: Instant) {
         let is_kept = |known: &KnownMailbox| {
-            known.until + KNOWN_MAILBOX_AGE > now + KNOWN_MAILBOX_TTL && (known.proven || !proven)
+            let is_fresh = known.until + KNOWN_MAILBOX_AGE > now + KNOWN_MAILBOX_TTL;
+            // What is not proven may turn out to be nothing.
+            if proven { known.proven && is_fresh } else { known.until > now && (known.proven || is_fresh) }
         };
         if self.mailboxes.get(host).is_some_and(is_kept) {
             return;
@@ -175,6 +194,58 @@ impl Knowledge {
             known.until = known.until.min(now + KNOWN_MAILBOX_AGE);
         }
         known.proven
+    }
+
+    /// The host answered a single check.
+    pub(crate) fn on_single(&mut self, host: &Rc<str>, accepted: bool) {
+        if self.singles.len() >= KNOWN_MAILBOXES_MAX && !self.singles.contains_key(host) {
+            self.singles.clear();
+        }
+        let run = self.singles.entry(Rc::clone(host)).or_default();
+        *run = match accepted {
+            true => SingleRun { accepted: run.accepted.saturating_add(1), refused: 0 },
+            false => SingleRun { refused: run.refused.saturating_add(1), ..*run },
+        };
+    }
+
+    /// The host accepts everyone where it refused unknown recipients: it is not believed before it refuses one again.
+    pub(crate) fn doubt(&mut self, host: &Rc<str>) {
+        if let Some(run) = self.singles.get_mut(host) {
+            run.accepted = CONTROL_ACCEPTS_MAX;
+        }
+    }
+
+    /// The host refused a control recipient.
+    pub(crate) fn on_control_refused(&mut self, host: &Rc<str>) {
+        if let Some(run) = self.singles.get_mut(host) {
+            run.accepted = 0;
+        }
+    }
+
+    /// The host accepted somebody who was asked about to prove others' answers.
+    pub(crate) fn on_mailbox_accepted(&mut self, host: &Rc<str>) {
+        if let Some(run) = self.singles.get_mut(host) {
+            run.refused = 0;
+        }
+    }
+
+    /// Whether a control recipient that was refused earlier still speaks for single checks at the host: not for too many.
+    pub(crate) fn believes(&self, host: &Rc<str>) -> bool {
+        #[cfg(feature = "sim")]
+        if crate::sim::planted(crate::sim::Fault::BelieveControl) {
+            return true;
+        }
+        self.singles.get(host).is_none_or(|run| run.accepted < CONTROL_ACCEPTS_MAX)
+    }
+
+    /// Whether the host refused so many single checks in a row that the next refusal is to be proven.
+    pub(crate) fn is_long_run(&self, host: &Rc<str>) -> bool {
+        self.singles.get(host).is_some_and(|run| run.refused >= REFUSALS_SINGLE_MAX)
+    }
+
+    /// Whether the host changed its behaviour towards the domain within the hour, or contradicted itself.
+    pub(crate) fn has_contradicted(&self, number: u64, now: Instant) -> bool {
+        self.known.get(&number).is_some_and(|known| known.is_contradicted(now))
     }
 
     /// A session showed this of the domain; `again`: it has shown something before. True where it contradicts what an
@@ -422,6 +493,61 @@ mod tests {
         knowledge.learned_mailbox(&host, "u@a.example", false, last);
         assert!(!knowledge.refused_mailbox(&host, last), "nothing was proven of it");
         assert_eq!(knowledge.mailbox(&host, last + KNOWN_MAILBOX_AGE), None);
+    }
+
+    #[test]
+    fn a_mailbox_that_is_not_proven_replaces_no_proven_one() {
+        let (now, host): (Instant, Rc<str>) = (Instant::now(), "mx.a.example".into());
+        let mut knowledge = Knowledge::default();
+        knowledge.learned_mailbox(&host, "u@a.example", true, now);
+        let later = now + KNOWN_MAILBOX_AGE + Duration::from_secs(60);
+        knowledge.learned_mailbox(&host, "v@a.example", false, later);
+        knowledge.unproven_mailbox(&host, "v@a.example");
+        assert_eq!(knowledge.mailbox(&host, later).as_deref(), Some("u@a.example"));
+        let over = now + KNOWN_MAILBOX_TTL;
+        knowledge.learned_mailbox(&host, "v@a.example", false, over);
+        assert_eq!(knowledge.mailbox(&host, over).as_deref(), Some("v@a.example"), "the old one is over");
+    }
+
+    #[test]
+    fn a_host_is_believed_for_so_many_single_checks() {
+        let host: Rc<str> = "mx.a.example".into();
+        let mut knowledge = Knowledge::default();
+        assert!(knowledge.believes(&host));
+        let accepts = |knowledge: &mut Knowledge, count: u32| {
+            (0..count).for_each(|_| knowledge.on_single(&host, true));
+        };
+        accepts(&mut knowledge, CONTROL_ACCEPTS_MAX - 1);
+        knowledge.on_single(&host, false);
+        assert!(knowledge.believes(&host));
+        accepts(&mut knowledge, 1);
+        assert!(!knowledge.believes(&host), "a refusal that nobody proved does not begin anew");
+        knowledge.on_control_refused(&host);
+        assert!(knowledge.believes(&host));
+        knowledge.doubt(&host);
+        assert!(!knowledge.believes(&host), "it accepts everyone now");
+        for n in 0..2 * KNOWN_MAILBOXES_MAX {
+            knowledge.on_single(&format!("mx{n}.example").into(), true);
+        }
+        assert!(knowledge.singles.len() <= KNOWN_MAILBOXES_MAX);
+    }
+
+    #[test]
+    fn single_checks_that_are_refused_in_a_row_are_counted() {
+        let host: Rc<str> = "mx.a.example".into();
+        let mut knowledge = Knowledge::default();
+        let refuses = |knowledge: &mut Knowledge, count: u32| {
+            (0..count).for_each(|_| knowledge.on_single(&host, false));
+        };
+        refuses(&mut knowledge, REFUSALS_SINGLE_MAX - 1);
+        assert!(!knowledge.is_long_run(&host));
+        refuses(&mut knowledge, 1);
+        assert!(knowledge.is_long_run(&host));
+        knowledge.on_mailbox_accepted(&host);
+        assert!(!knowledge.is_long_run(&host), "a known mailbox was accepted");
+        refuses(&mut knowledge, REFUSALS_SINGLE_MAX);
+        knowledge.on_single(&host, true);
+        assert!(!knowledge.is_long_run(&host), "somebody was accepted");
     }
 
     #[test]

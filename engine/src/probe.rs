@@ -13,7 +13,7 @@ use crate::flight::Flight;
 use crate::runtime::Runtime;
 use crate::session::Session;
 use crate::shard::{Shard, queue};
-use crate::site::{Chorus, DOWN, Group, HeldAnswers, Next};
+use crate::site::{BlanketRefusal, DOWN, Group, HeldAnswers, Next};
 use crate::work::Work;
 use context::ProbeContext;
 pub(crate) use endings::pushed_away;
@@ -173,10 +173,9 @@ async fn transact<R: Runtime>(
                 Err(end) => return end,
             },
         };
-        if let Some(chorus) = context.route().chorus() {
-            shut_out(shard, group, context.index, chorus);
-        } else if let Some((domain, rule)) = context.route().domain_chorus() {
-            context.route().shut_domain(domain, R::now() + DOWN, rule);
+        match context.route().blanket() {
+            Some(blanket) => shut_out(shard, group, context.index, blanket),
+            None => context.route().shut_domains(R::now(), R::now() + DOWN),
         }
         match after {
             After::Open => {}
@@ -255,7 +254,7 @@ fn room<R: Runtime>(context: &ProbeContext<'_, R>, session: &Session<R>, course:
         // Half of them may be control recipients.
         recipients = recipients.min(TRANSACTION_RECIPIENTS_MAX) / 2;
     }
-    if context.route().chorus().is_some() || context.route().domain_chorus().is_some() {
+    if context.route().is_blanket() {
         // One is enough to see whether it still says the same to everyone.
         recipients = recipients.min(1);
     }
@@ -293,10 +292,10 @@ fn room<R: Runtime>(context: &ProbeContext<'_, R>, session: &Session<R>, course:
 
 /// A host says the same to everyone: nobody else is asked about here for a while, and where we are blocked, the source
 /// rests.
-fn shut_out<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize, chorus: Chorus) {
-    group.routes[index].take_down(R::now() + DOWN, chorus.rule);
-    if chorus.block {
-        rest::blocked(shard, group, chorus.rule);
+fn shut_out<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize, blanket: BlanketRefusal) {
+    group.routes[index].take_down(R::now() + DOWN, blanket.rule);
+    if blanket.block {
+        rest::blocked(shard, group, blanket.rule);
     }
 }
 

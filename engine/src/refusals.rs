@@ -83,6 +83,15 @@ impl AskedRecipients {
         AskedRecipients { site, left: Cell::new(count) }
     }
 
+    /// So many will be answered when nobody listens any more: a slow server goes on refusing them.
+    pub(crate) fn abandon(&self, count: usize, step: u64) {
+        let count = u32::try_from(count).unwrap_or(u32::MAX).min(self.left.get());
+        self.left.set(self.left.get() - count);
+        let Some(site) = self.site.as_ref().filter(|_| count > 0) else { return };
+        (0..count).for_each(|_| site.counts.borrow_mut().answered(false, step));
+        site.changed.set(true);
+    }
+
     /// One was answered. A transient reply counts for nothing: greylisting is no refusal of a recipient.
     pub(crate) fn answered(&self, reply: &Reply, step: u64) {
         self.left.set(self.left.get().saturating_sub(1));
@@ -198,5 +207,31 @@ impl Shared {
             all.extend(face.refusals.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned());
         }
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BUDGET: RefusalBudget = RefusalBudget { mostly_refused: 100, mostly_accepted: 600 };
+
+    fn site() -> Rc<SiteRefusals> {
+        let counts = RefCell::new(RefusalCounts::default());
+        Rc::new(SiteRefusals { counts, budget: Cell::new(BUDGET), changed: Cell::new(false) })
+    }
+
+    #[test]
+    fn recipients_that_a_slow_server_goes_on_refusing_are_counted() {
+        let (site, step) = (site(), 7);
+        let asked = AskedRecipients::begin(Some(&site), 50);
+        asked.answered(&Reply::new(550, "5.1.1 no such user"), step);
+        assert_eq!(site.room_for_proof(step), 50, "all of them may be refused");
+        asked.abandon(8, step);
+        drop(asked);
+        assert_eq!(site.room_for_proof(step), 100 - 9, "one was refused, and eight more will be");
+        let asked = AskedRecipients::begin(Some(&site), 2);
+        asked.abandon(8, step);
+        assert_eq!(site.room_for_proof(step), 100 - 11, "no more than were asked about");
     }
 }

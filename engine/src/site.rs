@@ -3,6 +3,7 @@
 //! A site is paced as a whole. Below it, domains with the same set of MX hosts form a group and share its queue,
 //! its routes and its sessions.
 
+mod alike;
 mod held;
 mod route;
 
@@ -12,11 +13,12 @@ use crate::flight::Flight;
 use crate::queue::Queue;
 use crate::refusals::SiteRefusals;
 use crate::work::{Plan, PlannedRoute, Work};
+pub(crate) use alike::BlanketRefusal;
 use engine_proto::limits::{BULK_PATIENCE, MX_ADDRESSES_MAX, SINGLE_PATIENCE, TRANSACTION_RECIPIENTS_MAX};
 use engine_proto::pace::{SitePace, Start};
 use engine_proto::verdict::catch_all::accepts_everything;
 pub(crate) use held::{HeldAnswers, UnclearWait};
-pub(crate) use route::{Chorus, Route};
+pub(crate) use route::Route;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
@@ -101,6 +103,11 @@ fn is_honest(site: &str) -> bool {
 const PROVEN_A_SESSION: u32 = 500;
 /// It has one more for each such time: slow servers are not asked by one session for long.
 const SESSION_AFTER: Duration = Duration::from_secs(2);
+
+/// After each such time another session is worth its connection for fewer works that wait: for a half, a third, and so on down
+/// to a tenth, up to [`STUCK_SESSIONS_MAX`].
+const SLOW_AFTER: Duration = Duration::from_secs(10);
+const SLOW_SHARES_MAX: usize = 10;
 
 /// How long somebody waits behind busy sessions before another one is opened.
 const STUCK_AFTER: Duration = Duration::from_secs(2);
@@ -232,10 +239,8 @@ impl Group {
                 accepts_everything: accepts_everything(&last),
                 refused: Cell::new(None),
                 refrain: Cell::new(None),
-                chorus: RefCell::default(),
-                shut_domain: RefCell::default(),
-                refusals_in_a_row: Cell::new(0),
-                accepts_in_a_row: Cell::new(0),
+                refused_alike: RefCell::default(),
+                shut_domains: RefCell::default(),
                 warnings: Cell::new(0),
                 changes: Cell::new(0),
                 plain_only: Cell::new(false),
@@ -488,8 +493,17 @@ impl Group {
 
     /// Whether another session is worth its connection.
     pub(crate) fn wants_session(&self, works_a_session: usize, now: Instant) -> bool {
-        let (waiting, open) = (self.waiting(), self.state.borrow().open);
-        let is_worth = (open as usize).saturating_mul(works_a_session) < waiting && open < self.allowed(now);
+        let (waiting, open, since) = {
+            let state = self.state.borrow();
+            (state.queue.len(), state.open, state.open_since)
+        };
+        // Slow servers: the longer sessions take, the fewer works are worth another one.
+        let long = now.saturating_duration_since(since).as_secs() / SLOW_AFTER.as_secs();
+        let works = match open {
+            0..STUCK_SESSIONS_MAX => works_a_session / (1 + long as usize).min(SLOW_SHARES_MAX),
+            _ => works_a_session,
+        };
+        let is_worth = (open as usize).saturating_mul(works) < waiting && open < self.allowed(now);
         waiting > 0 && (is_worth || self.is_stuck(now))
     }
 

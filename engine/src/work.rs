@@ -35,6 +35,8 @@ pub(crate) struct State {
     pub(crate) suspect: bool,
     /// It was refused, permanently and for itself, in a session that did not prove that.
     pub(crate) was_refused: bool,
+    /// It was accepted in a session that did not prove that.
+    pub(crate) was_accepted: bool,
     /// What is answered if nothing better comes.
     pub(crate) fallback: Finding,
     /// Asking all over again after this long may bring more than the fallback: what was heard was transient.
@@ -171,6 +173,7 @@ impl Work {
             returns: 0,
             suspect: false,
             was_refused: false,
+            was_accepted: false,
             fallback: unverifiable("dns_timeout", None),
             again: None,
             asked_again: false,

@@ -160,7 +160,9 @@ pub const CONTROL_TTL: Duration = Duration::from_secs(3600);
 /// How long it speaks for the domain where somebody waits for the answer and no later refusal can be waited for.
 pub const CONTROL_SINGLE_TTL: Duration = Duration::from_secs(600);
 /// So many accepts of a host are believed then before a control recipient is asked again.
-pub const CONTROL_ACCEPTS_MAX: u32 = 20;
+pub const CONTROL_ACCEPTS_MAX: u32 = 15;
+/// So many single checks in a row may be refused at a host with a known mailbox before that is asked about.
+pub const REFUSALS_SINGLE_MAX: u32 = 6;
 /// How long a mailbox that was accepted shows that its host still accepts anybody.
 pub const KNOWN_MAILBOX_TTL: Duration = Duration::from_secs(3600 + 600);
 /// A known mailbox of this age is replaced by the next one that is accepted. So a host has a known mailbox for at least an

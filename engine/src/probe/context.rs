@@ -58,13 +58,15 @@ impl<R: Runtime> ProbeContext<'_, R> {
     pub(super) fn knows(&self, course: &Course) -> Context {
         let refused = course.held.evidence.borrow();
         let refused = refused.recipient(None, Some(Held::Refused)).map(|work| work.address.domain().clone());
-        let no_postmaster = refused.is_some_and(|domain| {
-            self.shard.knowledge.borrow().has_no_postmaster(self.number(&domain), R::now())
-        });
+        let refused = refused.map(|domain| self.number(&domain));
+        let (knowledge, now) = (self.shard.knowledge.borrow(), R::now());
+        let no_postmaster = refused.is_some_and(|domain| knowledge.has_no_postmaster(domain, now));
+        let contradicted = refused.is_some_and(|domain| knowledge.has_contradicted(domain, now));
+        drop(knowledge);
         // Where a session takes one transaction nothing can be asked behind it.
         let known = !course.one_transaction && self.known_mailbox(course).is_some();
         let no_postmaster = no_postmaster || course.one_transaction;
-        let changed = self.route().changes.get() > 0;
+        let changed = contradicted || self.route().changes.get() > 0;
         Context { honest: self.group.is_honest(), known, no_postmaster, changed }
     }
 
@@ -119,6 +121,7 @@ impl<R: Runtime> ProbeContext<'_, R> {
             // So many it bears; the next session stops before.
             self.group.site.pace.borrow_mut().tarpitted(refusals_proven - 1);
         }
+        self.shard.knowledge.borrow_mut().doubt(&route.host);
         let mut told: Vec<&Domain> = Vec::new();
         for one in released {
             let domain = one.item.address.domain();

@@ -103,15 +103,13 @@ fn askable<R: Runtime>(
     asked
 }
 
-/// Leaves what the session bears, where it may have so many more recipients and so many more refusals. The rest is asked in
-/// another session. A known mailbox is refused only where the server has changed, so one refusal is enough for all of them.
+/// Leaves what the session bears, where it may have so many more recipients and so many more refusals: a server that has
+/// changed refuses known mailboxes as well. The rest is asked in another session.
 fn fit(asked: &mut Vec<Asked>, (recipients, refusals): (usize, usize)) {
-    let is_known = |asked: &Asked| matches!(asked.question, Question::Known { .. });
-    let known = asked.iter().filter(|asked| is_known(asked)).count();
-    if asked.len() > recipients || asked.len() - known + known.min(1) > refusals {
-        let is_first = |asked: &Asked| matches!(asked.question, Question::Control { second: false, .. });
-        asked.retain(is_first);
-        asked.truncate(recipients.min(refusals));
+    let most = recipients.min(refusals);
+    if asked.len() > most {
+        asked.retain(|asked| matches!(asked.question, Question::Control { second: false, .. }));
+        asked.truncate(most);
     }
 }
 
@@ -286,9 +284,15 @@ fn answered<R: Runtime>(
     }
     match (asked.question, told) {
         (Question::Control { .. }, Told::Nothing) => held.on_unclear_control(&said),
-        (Question::Control { domain, .. }, Told::Refused) => {
-            if let Some((_, postmaster)) = held.postmaster.take().filter(|(at, _)| *at == domain) {
-                context.on_known(&postmaster, true, at);
+        (Question::Control { domain, .. }, Told::Refused | Told::Accepted) => {
+            let postmaster = held.postmaster.borrow_mut().take_if(|(at, _)| *at == domain);
+            match postmaster {
+                Some((_, postmaster)) if told == Told::Refused => context.on_known(&postmaster, true, at),
+                // It was accepted as everyone is.
+                Some((_, postmaster)) => {
+                    shard.knowledge.borrow_mut().unproven_mailbox(&context.route().host, &postmaster);
+                }
+                None => {}
             }
         }
         (Question::Postmaster, Told::Accepted) => {
@@ -307,7 +311,10 @@ fn answered<R: Runtime>(
         }
         _ => {}
     }
-    context.route().on_recipient(told == Told::Accepted);
+    if told == Told::Accepted {
+        context.route().on_accepted();
+        shard.knowledge.borrow_mut().on_mailbox_accepted(&context.route().host);
+    }
     held.evidence.borrow_mut().told(asked.question, told);
     // A refusal that proves nothing may be what the host says to everyone.
     if told == Told::RefusedUnclearly { Heard::Refusal } else { Heard::Answer }
@@ -343,15 +350,17 @@ pub(super) fn release<R: Runtime>(context: &ProbeContext<'_, R>, course: &Course
         learn_refusals(context, &released, R::now());
         context.group.on_proven(released.iter().filter(|one| one.proof == Proof::Proven).count());
     }
-    let after = if is_to_confirm(context, &released) { After::Leave } else { After::Open };
+    let is_untold = |one: &Released<Work>| one.held != Held::Accepted && one.proof == Proof::Unclear;
+    let leaves = released.iter().any(is_untold) || is_to_confirm(context, &released);
+    let after = if leaves { After::Leave } else { After::Open };
     let (mut again, now) = (Vec::new(), R::now());
     // Sessions that end there are counted, not the answers that they held.
     let ended = course.held.ended_at_control.take();
     let without_control =
         ended.filter(|&domain| !context.shard.knowledge.borrow_mut().unanswered(domain, now));
     for one in released {
-        let lost = Lost { without_control, changed, wait: course.held.unclear_wait.get() };
-        again.extend(settle_released(context, one, &lost, now));
+        let closed = Closed { without_control, changed, alive, wait: course.held.unclear_wait.get() };
+        again.extend(settle_released(context, one, &closed, now));
     }
     // In front of those who wait, in the order in which they were asked about.
     again.into_iter().rev().for_each(|work| context.group.put_back(work));
@@ -391,11 +400,13 @@ fn is_to_confirm<R: Runtime>(context: &ProbeContext<'_, R>, released: &[Released
         && !context.shard.knowledge.borrow().accepts_all(context.number(domain), R::now())
 }
 
-/// How the session was lost.
-struct Lost {
+/// How the checkpoint was closed.
+struct Closed {
     /// The domain whose control recipient ended so many sessions that it is not asked again.
     without_control: Option<u64>,
     changed: bool,
+    /// All questions were answered.
+    alive: bool,
     /// How long to wait where the control recipient got a reply that proves nothing.
     wait: UnclearWait,
 }
@@ -410,6 +421,9 @@ fn learn<R: Runtime>(context: &ProbeContext<'_, R>, held: &HeldAnswers, evidence
         if finding == ControlFinding::Unknown && held.unclear_wait.get() == UnclearWait::Soon {
             knowledge.learned_transient(domain, now);
         }
+        if finding == ControlFinding::RefusesUnknown {
+            knowledge.on_control_refused(&context.route().host);
+        }
         if finding == ControlFinding::AcceptsAll {
             context.group.catch_alls.set(true);
         }
@@ -423,7 +437,7 @@ fn learn<R: Runtime>(context: &ProbeContext<'_, R>, held: &HeldAnswers, evidence
 fn settle_released<R: Runtime>(
     context: &ProbeContext<'_, R>,
     one: Released<Work>,
-    lost: &Lost,
+    closed: &Closed,
     now: Instant,
 ) -> Option<Work> {
     let Released { item: mut work, held, said, proof } = one;
@@ -445,16 +459,23 @@ fn settle_released<R: Runtime>(
             None
         }
         (Held::Accepted, Proof::Unclear) => {
-            unclear(context, work, lost.wait, now);
+            unclear(context, work, closed.wait, now);
             None
         }
         (Held::Accepted, Proof::Lost)
-            if lost.without_control == Some(context.number(work.address.domain())) =>
+            if closed.without_control == Some(context.number(work.address.domain())) =>
         {
             work.finish(unverifiable("control_unclear", Some(CONTROL_UNKNOWN_TTL)));
             None
         }
-        (Held::Accepted, Proof::Lost) => returned(work, UNANSWERED, now),
+        (Held::Accepted, Proof::Lost) => {
+            work.was_accepted = true;
+            returned(work, UNANSWERED, now)
+        }
+        // It contradicts an earlier session, and the session ended before anybody could be asked about it.
+        (Held::Refused | Held::Denied, Proof::Proven) if work.was_accepted && !closed.alive => {
+            returned(work, UNPROVEN, now)
+        }
         (Held::Refused | Held::Denied, Proof::Proven) => {
             let reason = reason_at_rcpt(&said);
             work.finish(Finding { reason, rule: said.rule, retry_after: None, evidence });
@@ -465,9 +486,11 @@ fn settle_released<R: Runtime>(
             work.returns += 1;
             returned(work, CHANGED, now)
         }
-        (Held::Refused | Held::Denied, _) => {
+        (Held::Refused | Held::Denied, proof) => {
             work.was_refused = true;
-            returned(work, if lost.changed { CHANGED } else { UNPROVEN }, now)
+            // Where nobody could tell, another session can hardly: not for ever.
+            work.returns += u8::from(proof == Proof::Unclear);
+            returned(work, if closed.changed { CHANGED } else { UNPROVEN }, now)
         }
         (Held::Unclear, Proof::Proven) => {
             work.finish(Finding {

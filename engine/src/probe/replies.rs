@@ -7,15 +7,15 @@ use super::transaction::{Answered, Heard};
 use crate::egress::rest;
 use crate::runtime::Runtime;
 use crate::shard::Shard;
-use crate::site::{DOWN, Group, HeldAnswers, Route};
+use crate::site::{DOWN, Group, HeldAnswers};
 use crate::work::{Work, unverifiable};
 use crate::{Finding, Priority};
-use engine_proto::limits::{CONTROL_ACCEPTS_MAX, RETURNS_MAX};
+use engine_proto::limits::RETURNS_MAX;
 use engine_proto::smtp::interval;
 use engine_proto::smtp::reply::Reply;
 use engine_proto::verdict::catch_all::ControlFinding;
 use engine_proto::verdict::classify::{Classification, classify, reason_at_rcpt};
-use engine_proto::verdict::evidence::{Held, RUN_MIN};
+use engine_proto::verdict::evidence::Held;
 use engine_proto::verdict::{Class, Reason, Scope, Stage};
 use std::time::{Duration, Instant};
 
@@ -47,6 +47,9 @@ pub(super) fn answered<R: Runtime>(
             return Heard::Later;
         }
         Class::Throttled => {
+            if reply.is_permanent() {
+                route.on_refused_alike(&said, false, true, work.address.domain());
+            }
             push_back(context, said.rule);
             come_back(group, work, said.rule, R::now());
             return Heard::Push;
@@ -59,8 +62,8 @@ pub(super) fn answered<R: Runtime>(
                 work.tried |= 1 << index;
             }
             route.refuses(said.rule);
-            if said.to_all {
-                route.sings(&said, false, known, work.address.domain());
+            if said.to_all || reply.is_permanent() {
+                route.on_refused_alike(&said, false, known, work.address.domain());
             }
             come_back(group, work, said.rule, R::now());
             return if known { Heard::Nothing } else { Heard::Push };
@@ -74,7 +77,7 @@ pub(super) fn answered<R: Runtime>(
             ask_elsewhere(context, work, &said);
             if let Some(domain) = domain {
                 // It may say so to everyone, for as long as the code promises.
-                route.sings(&said, false, true, &domain);
+                route.on_refused_alike(&said, false, true, &domain);
                 return Heard::Refusal;
             }
         }
@@ -82,7 +85,7 @@ pub(super) fn answered<R: Runtime>(
         Class::Full => {
             if reply.is_permanent() {
                 // Where it says so of everyone, its disk is full, or it counts something else.
-                route.sings(&said, false, true, work.address.domain());
+                route.on_refused_alike(&said, false, true, work.address.domain());
             }
             work.settle(reason_at_rcpt(&said), said.rule);
             return if reply.is_permanent() { Heard::Refusal } else { Heard::Answer };
@@ -108,7 +111,7 @@ pub(super) fn not_answered<R: Runtime>(
 ) -> Heard {
     let block = rest::is_block(context.shard, said);
     if said.permanent || said.to_all {
-        context.route().sings(said, block, true, work.address.domain());
+        context.route().on_refused_alike(said, block, true, work.address.domain());
     }
     let elsewhere = matches!(said.class, Class::Relay | Class::Unclear | Class::AuthRequired)
         || said.scope == Scope::Host
@@ -141,7 +144,7 @@ pub(super) fn accepted<R: Runtime>(
     let knowledge = context.shard.knowledge.borrow();
     let single = work.priority == Priority::Single;
     let believed = knowledge.believed(number, honest, now).filter(|finding| match finding {
-        ControlFinding::RefusesUnknown => honest || (single && believes(route)),
+        ControlFinding::RefusesUnknown => honest || (single && knowledge.believes(&route.host)),
         ControlFinding::AcceptsAll => single || knowledge.accepts_all(number, now),
         ControlFinding::Unknown => true,
     });
@@ -149,7 +152,10 @@ pub(super) fn accepted<R: Runtime>(
     let has_refused_many = knowledge.has_refused_many(number, now);
     let accepts_all = knowledge.believed(number, true, now);
     drop(knowledge);
-    route.on_recipient(true);
+    route.on_accepted();
+    if single {
+        context.shard.knowledge.borrow_mut().on_single(&route.host, true);
+    }
     if accepts_all != Some(ControlFinding::AcceptsAll) && !work.was_refused {
         // Other sessions may ask about it behind their refusals before this one has proven it.
         context.on_known(work.address.as_str(), false, now);
@@ -174,15 +180,6 @@ pub(super) fn accepted<R: Runtime>(
     }
 }
 
-/// Whether a control recipient that an earlier session saw refused still speaks for the host.
-pub(super) fn believes(route: &Route) -> bool {
-    #[cfg(feature = "sim")]
-    if crate::sim::planted(crate::sim::Fault::BelieveControl) {
-        return true;
-    }
-    route.accepts_in_a_row.get() < CONTROL_ACCEPTS_MAX
-}
-
 /// A recipient was refused permanently and for itself: that counts as long as the server does not refuse everyone.
 pub(super) fn refused<R: Runtime>(
     context: &ProbeContext<'_, R>,
@@ -191,11 +188,12 @@ pub(super) fn refused<R: Runtime>(
     said: Classification,
 ) {
     let route = context.route();
-    route.on_recipient(false);
     let kind = if said.class == Class::NotFound { Held::Refused } else { Held::Denied };
-    let long = route.refusals_in_a_row.get() >= RUN_MIN;
-    let is_proven_first = long && !context.group.is_honest() && context.has_known_mailbox();
-    if work.priority != Priority::Single || is_proven_first {
+    let (now, single) = (R::now(), work.priority == Priority::Single);
+    if single {
+        context.shard.knowledge.borrow_mut().on_single(&route.host, false);
+    }
+    if !single || work.was_accepted || is_suspect(context, &work, now) {
         return hold(context, work, held, kind, said);
     }
     let number = context.number(work.address.domain());
@@ -203,6 +201,16 @@ pub(super) fn refused<R: Runtime>(
     let evidence = Some(context.shard.evidence_key(work.address.domain(), &route.host));
     let reason = reason_at_rcpt(&said);
     work.finish(Finding { reason, rule: said.rule, retry_after: None, evidence });
+}
+
+/// Whether the refusal of a single check is to be proven: the host has a known mailbox to ask about, and has refused many in
+/// a row or changed its behaviour before.
+fn is_suspect<R: Runtime>(context: &ProbeContext<'_, R>, work: &Work, now: Instant) -> bool {
+    let (number, host) = (context.number(work.address.domain()), &context.route().host);
+    let knowledge = context.shard.knowledge.borrow();
+    let suspect = knowledge.is_long_run(host) || knowledge.has_contradicted(number, now);
+    drop(knowledge);
+    suspect && !context.group.is_honest() && context.has_known_mailbox()
 }
 
 pub(super) fn hold<R: Runtime>(

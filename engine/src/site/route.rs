@@ -1,5 +1,6 @@
 //! One address of one host: whether it can be asked now, and what it says to everyone. No I/O.
 
+use super::alike::{BlanketRefusal, RefusedAlike, ShutDomains};
 use engine_proto::address::Domain;
 use engine_proto::verdict::classify::Classification;
 use std::cell::{Cell, RefCell};
@@ -25,14 +26,10 @@ pub(crate) struct Route {
     pub(super) refused: Cell<Option<&'static str>>,
     /// The same of an earlier session.
     pub(super) refrain: Cell<Option<&'static str>>,
-    /// What it has said of recipients, and of nobody else since.
-    pub(super) chorus: RefCell<Option<Chorus>>,
-    /// The domain that it is not asked about for a while, because it refused 20 recipients of it alike.
-    pub(super) shut_domain: RefCell<Option<ShutDomain>>,
-    /// Recipients that it refused since it last accepted one, over all sessions.
-    pub(crate) refusals_in_a_row: Cell<u32>,
-    /// Recipients that it accepted since it last refused one for itself.
-    pub(crate) accepts_in_a_row: Cell<u32>,
+    /// Refusals alike, since it last said something about a recipient.
+    pub(super) refused_alike: RefCell<Option<RefusedAlike>>,
+    /// Domains that it is not asked about for a while, because it refused many recipients of them alike.
+    pub(super) shut_domains: RefCell<ShutDomains>,
     /// Sessions in a row that it ended with words about us.
     pub(super) warnings: Cell<u8>,
     /// Sessions in a row in which it changed its behaviour.
@@ -40,41 +37,6 @@ pub(crate) struct Route {
     /// A TLS handshake failed here: the next session goes in the clear.
     pub(crate) plain_only: Cell<bool>,
 }
-
-/// A refusal that is about us or the session, heard for one recipient after the other.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Chorus {
-    /// The rule that knows its words.
-    pub(crate) rule: &'static str,
-    /// It is a block of our source.
-    pub(crate) block: bool,
-    pub(super) times: u8,
-    /// Another session would not hear anything else.
-    settled: bool,
-    /// Its words leave no doubt that they may be said to everyone.
-    certain: bool,
-    /// Of the recipient that it was heard for last.
-    domain: Domain,
-    /// How often the domain was another one than before.
-    changes: u8,
-    /// Times in a row for this domain.
-    in_domain: u8,
-}
-
-/// A domain that a host is not asked about until then, and the rule of its refusals.
-pub(crate) struct ShutDomain {
-    domain: Domain,
-    until: Instant,
-    rule: &'static str,
-}
-
-/// So many recipients in a row are enough to know what a host says to everyone, in words that leave no doubt.
-const CHORUS_MIN: u8 = 5;
-/// So many are enough whatever the words are.
-const CHORUS_MIN_ANY: u8 = 20;
-/// A host that serves others' domains may say so for one of them, whose owner wants it: there the domain has to change so
-/// often meanwhile.
-const CHANGES_MIN: u8 = 2;
 
 impl Route {
     pub(crate) fn take_down(&self, until: Instant, rule: &'static str) {
@@ -118,92 +80,70 @@ impl Route {
     pub(crate) fn speaks(&self) {
         self.refrain.set(None);
         self.refused.set(None);
-        self.chorus.take();
+        self.refused_alike.take();
     }
 
-    /// It said of a recipient what it may say to everyone. `block`: they block our source.
-    /// `settled`: another session would not hear anything else.
-    pub(crate) fn sings(&self, said: &Classification, block: bool, settled: bool, domain: &Domain) {
-        let (rule, certain) = (said.rule, said.to_all);
-        let new = || Chorus {
-            rule,
-            block,
-            times: 0,
-            settled: false,
-            certain,
-            domain: domain.clone(),
-            changes: 0,
-            in_domain: 0,
-        };
-        let before = self.chorus.take().filter(|chorus| chorus.rule == rule);
-        let mut chorus = before.unwrap_or_else(new);
-        chorus.times = chorus.times.saturating_add(1);
-        chorus.settled |= settled;
-        if chorus.domain != *domain {
-            chorus.changes = chorus.changes.saturating_add(1);
-            chorus.domain = domain.clone();
-            chorus.in_domain = 0;
-        }
-        chorus.in_domain = chorus.in_domain.saturating_add(1);
-        self.chorus.replace(Some(chorus));
+    /// It refused a recipient as it may refuse everyone. `block`: it blocks our source. `settled`: no other session has to
+    /// hear it first.
+    pub(crate) fn on_refused_alike(
+        &self,
+        said: &Classification,
+        block: bool,
+        settled: bool,
+        domain: &Domain,
+    ) {
+        let before = self.refused_alike.take().filter(|alike| alike.rule() == said.rule);
+        let mut alike = before.unwrap_or_else(|| RefusedAlike::new(said));
+        alike.add(block, settled, domain);
+        self.refused_alike.replace(Some(alike));
     }
 
-    /// What it says to everyone, whoever is asked about.
-    pub(crate) fn chorus(&self) -> Option<Chorus> {
-        self.chorus.borrow().clone().filter(|chorus| {
-            let least = if chorus.certain { CHORUS_MIN } else { CHORUS_MIN_ANY };
-            let heard = chorus.settled && chorus.times >= least;
-            heard && (chorus.changes >= CHANGES_MIN || chorus.domain.has_own(&self.host))
-        })
+    /// The refusal that it gives for every recipient.
+    pub(crate) fn blanket(&self) -> Option<BlanketRefusal> {
+        self.refused_alike.borrow().as_ref().and_then(|alike| alike.of_all(&self.host))
     }
 
-    /// What it says to everyone of one domain, and perhaps of no other: the domain and the rule.
-    pub(crate) fn domain_chorus(&self) -> Option<(Domain, &'static str)> {
-        let chorus = self.chorus.borrow();
-        let heard = chorus.as_ref().filter(|chorus| chorus.settled && chorus.in_domain >= CHORUS_MIN_ANY)?;
-        Some((heard.domain.clone(), heard.rule))
+    /// Whether it says the same to everyone, or to everyone of a domain.
+    pub(crate) fn is_blanket(&self) -> bool {
+        let alike = self.refused_alike.borrow();
+        alike
+            .as_ref()
+            .is_some_and(|alike| alike.of_all(&self.host).is_some() || alike.of_domains().next().is_some())
     }
 
-    /// It is not asked about the domain until then.
-    pub(crate) fn shut_domain(&self, domain: Domain, until: Instant, rule: &'static str) {
-        self.shut_domain.replace(Some(ShutDomain { domain, until, rule }));
+    /// The domains are left alone of which it has refused so many alike.
+    pub(crate) fn shut_domains(&self, now: Instant, until: Instant) {
+        let alike = self.refused_alike.borrow();
+        let Some(alike) = alike.as_ref() else { return };
+        let mut shut = self.shut_domains.borrow_mut();
+        alike.of_domains().for_each(|domain| shut.shut(domain, now, until, alike.rule()));
     }
 
     /// Whether it is not asked about the domain now, and why.
     pub(crate) fn is_shut_for(&self, domain: &Domain, now: Instant) -> Option<&'static str> {
-        let shut = self.shut_domain.borrow();
-        shut.as_ref().filter(|shut| shut.domain == *domain && shut.until > now).map(|shut| shut.rule)
+        self.shut_domains.borrow().of(domain, now)
     }
 
     /// Whether it is left alone for what it says to everyone.
     pub(crate) fn is_shut(&self, now: Instant) -> bool {
-        self.chorus().is_some_and(|chorus| self.is_down(now) == Some(chorus.rule))
+        self.blanket().is_some_and(|blanket| self.is_down(now) == Some(blanket.rule))
     }
 
     pub(crate) fn works(&self) {
         self.strikes.set(0);
     }
 
-    /// A recipient was accepted, or refused for itself.
-    pub(crate) fn on_recipient(&self, accepted: bool) {
-        let (more, none) = match accepted {
-            true => (&self.accepts_in_a_row, &self.refusals_in_a_row),
-            false => (&self.refusals_in_a_row, &self.accepts_in_a_row),
-        };
-        if accepted {
-            self.warnings.set(0);
-        }
-        more.set(more.get().saturating_add(1));
-        none.set(0);
+    /// A recipient was accepted.
+    pub(crate) fn on_accepted(&self) {
+        self.warnings.set(0);
     }
 
     /// Whether nothing is known of it that a route made anew would not know.
     pub(super) fn is_fresh(&self, now: Instant) -> bool {
         let silent = self.refused.get().is_none() && self.refrain.get().is_none() && self.strikes.get() == 0;
         silent
-            && self.chorus().is_none()
-            && self.domain_chorus().is_none()
-            && self.shut_domain.borrow().as_ref().is_none_or(|shut| shut.until <= now)
+            && self.refused_alike.borrow().as_ref().is_none_or(RefusedAlike::is_short)
+            && self.shut_domains.borrow().is_empty(now)
             && self.changes.get() == 0
             && !self.plain_only.get()
             && self.is_down(now).is_none()

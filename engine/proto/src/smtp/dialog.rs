@@ -226,6 +226,12 @@ impl Dialog {
         !self.held.is_empty() || self.wants_write()
     }
 
+    /// Recipients of the transaction that the server was asked about and has not answered for.
+    pub fn unanswered(&self) -> usize {
+        let due = std::iter::once(&self.step).chain(&self.expected);
+        due.filter(|step| matches!(step, Step::Rcpt(_))).count().saturating_sub(self.held.len())
+    }
+
     /// Begins a transaction: MAIL, then a RCPT for each recipient. Each gets an [`Event::Answered`], then comes
     /// [`Event::Ready`]; or [`Event::MailRefused`] comes, or [`Event::Over`]. The server may have ended the session in
     /// one breath with its last answer: then nothing is sent, and [`Event::Over`] comes at once.
@@ -469,8 +475,9 @@ impl Dialog {
     fn end(&mut self, closure: Closure) {
         self.over = true;
         self.deadline = None;
+        // What stays is what the server was asked.
+        self.expected.truncate(self.expected.len().saturating_sub(self.held.len()));
         self.held = VecDeque::new();
-        self.expected = VecDeque::new();
         self.parser.clear();
         self.events.push_back(Event::Over(closure));
     }

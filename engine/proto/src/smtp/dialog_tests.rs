@@ -131,6 +131,30 @@ fn story(bytes: &[u8], cut: usize, pipelining: bool) -> Vec<String> {
     story
 }
 
+#[test]
+fn recipients_without_an_answer_are_counted_as_far_as_the_server_was_asked() {
+    for (pipelining, asked) in [(true, [3, 2, 2]), (false, [0, 1, 1])] {
+        let now = Instant::now();
+        let mut dialog = Dialog::new(config(), true, now);
+        let head: &[u8] = if pipelining { b"250-b\r\n250 PIPELINING\r\n" } else { b"250 b\r\n" };
+        dialog.receive(now, b"220 a\r\n");
+        dialog.take_outgoing(Vec::new());
+        dialog.receive(now, head);
+        dialog.transact(now, ["a@x.example", "b@x.example", "c@x.example"].into_iter(), false);
+        dialog.take_outgoing(Vec::new());
+        let mut counts = vec![dialog.unanswered()];
+        dialog.receive(now, b"250 Ok\r\n");
+        dialog.take_outgoing(Vec::new());
+        dialog.receive(now, b"550 5.1.1 no\r\n");
+        dialog.take_outgoing(Vec::new());
+        counts.push(dialog.unanswered());
+        dialog.handle_timeout(now + Duration::from_secs(3600));
+        assert!(dialog.is_over());
+        counts.push(dialog.unanswered());
+        assert_eq!(counts, asked, "before MAIL is answered, behind a recipient, and in the end");
+    }
+}
+
 proptest! {
     #[test]
     fn no_server_makes_it_panic_and_no_cut_changes_the_story(

@@ -113,7 +113,7 @@ pub struct Context {
     pub known: bool,
     /// `postmaster@` the domain was refused within the last hour.
     pub no_postmaster: bool,
-    /// The host changed its behaviour in the session before.
+    /// The host changed its behaviour in the session before, or contradicted itself within the last hour.
     pub changed: bool,
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// The window that rolls.
 const HOUR: Duration = Duration::from_secs(3600);
-/// Accepts may count a little longer: a client need not keep the time of each.
+/// Answers may count a little longer: a client need not keep the time of each.
 const LONGER: Duration = Duration::from_secs(310);
 /// Refusals of an hour while they outweigh the accepts.
 const UNKNOWN: u32 = 100;
@@ -89,7 +89,7 @@ impl Refusals {
         heard: Duration,
         refused: bool,
     ) -> Result<(), String> {
-        let before = self.counts(now);
+        let before = self.counts(now, HOUR);
         self.answers.push_back(Reply { sent: now, heard, refused });
         let asked = before.refused + before.under_way + 1;
         let most = allowance.most(asked, before.accepted);
@@ -104,11 +104,13 @@ impl Refusals {
 
     /// Whether the client may say that its budget is used up: half of the least that it has is refused or on its way.
     pub fn is_cause(&mut self, allowance: Option<Allowance>, now: Duration) -> bool {
-        let counts = self.counts(now);
+        // It may count a refusal a little longer.
+        let counts = self.counts(now, HOUR + LONGER);
         allowance.is_some_and(|allowance| counts.refused + counts.under_way >= allowance.least() / 2)
     }
 
-    fn counts(&mut self, now: Duration) -> Counts {
+    /// `refused`: how long refusals count.
+    fn counts(&mut self, now: Duration, refused: Duration) -> Counts {
         while self.answers.front().is_some_and(|reply| reply.sent + HOUR + LONGER <= now) {
             self.answers.pop_front();
         }
@@ -116,7 +118,7 @@ impl Refusals {
         for reply in &self.answers {
             let count = match reply {
                 Reply { heard, .. } if *heard > now => &mut counts.under_way,
-                Reply { refused: true, sent, .. } if *sent + HOUR <= now => continue,
+                Reply { refused: true, sent, .. } if *sent + refused <= now => continue,
                 Reply { refused: true, .. } => &mut counts.refused,
                 _ => &mut counts.accepted,
             };

@@ -1,6 +1,6 @@
 //! Whether a verdict may rest on what was said, and whether it came in time.
 
-use super::ledger::{ACCEPTED, DISABLED, FULL, Ledger, NOT_FOUND, Said, UNCLEAR, Wrong, word};
+use super::ledger::{ACCEPTED, DISABLED, FULL, Ledger, MARGIN, NOT_FOUND, Said, UNCLEAR, Wrong, word};
 use super::plan::{FIRST_ADDRESS, Fate, Host, Named, Plan, Zone};
 use engine::Priority;
 use engine::config::Pace;
@@ -20,8 +20,6 @@ pub struct Verdict {
 const WRONG_MAX: u32 = 20;
 /// How long a refused control recipient speaks for single checks.
 const BELIEVED: Duration = Duration::from_secs(600);
-/// How much later than computed a client may have had its answer.
-const MARGIN: Duration = Duration::from_secs(3);
 
 impl Verdict {
     /// Whether it has the evidence that it needs, and does not contradict the truth.
@@ -199,12 +197,15 @@ pub fn fair(
 /// How long all of a site's work takes with room to spare: sessions that are left after five recipients, one behind
 /// the other on half of the sessions that the ceiling allows.
 fn bound(plan: &Plan, site: u32) -> Duration {
+    let hosts = plan.hosts.iter().filter(|host| host.site == site);
+    // They are tried in vain, more than once.
+    let at_ipv6 = 3 * hosts.filter(|host| host.ipv6.is_some()).count() as u32;
     let site = &plan.sites[site as usize];
-    let sessions = site.asked / 5 + 2 * site.domains + 2;
+    let sessions = site.asked / 5 + 2 * site.domains + 2 + at_ipv6;
     let starts = Duration::from_secs(60) * sessions / site.ceiling.starts_a_minute.max(1);
     let each = site.round_trip * 14 + Duration::from_secs(1);
     let beside = (site.ceiling.sessions.min(10) / 2).max(1);
-    Duration::from_secs(12) + starts + each * sessions / beside
+    Duration::from_secs(14) + starts + each * sessions / beside
 }
 
 /// The one true verdict at a well site; `None` where time decides.

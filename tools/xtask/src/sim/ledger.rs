@@ -50,6 +50,8 @@ pub struct Ledger {
     strangers: Vec<Vec<Said>>,
     /// Whom a session's answers were about, of each domain.
     sessions: HashMap<(u32, u32), Vec<(Said, Whom)>>,
+    /// The place of the last one that a session refused for itself, and rightly.
+    refused: HashMap<u32, u32>,
     /// Accepts of mailboxes that exist, of each domain and of each host.
     known: [HashMap<u32, Vec<Said>>; 2],
     /// Wrong verdicts of single checks at a host since it was seen to be honest.
@@ -69,6 +71,7 @@ impl Ledger {
             mailboxes: vec![Vec::new(); plan.mailboxes.len()],
             strangers: vec![Vec::new(); plan.domains.len()],
             sessions: HashMap::new(),
+            refused: HashMap::new(),
             known: Default::default(),
             wrong: HashMap::new(),
         }
@@ -79,7 +82,10 @@ impl Ledger {
         match whom {
             Whom::Mailbox(mailbox) => {
                 self.mailboxes[mailbox as usize].push(said);
-                if said.word == ACCEPTED && plan.mailboxes[mailbox as usize].exists() {
+                // A host that accepts everyone shows nothing of its mailboxes. That one which did so and refuses everyone now
+                // has changed for the worse, nobody can tell: one that knows its mailboxes again looks the same.
+                let tells = said.honest && plan.domains[domain as usize].strangers != Fate::Accepted;
+                if said.word == ACCEPTED && tells && plan.mailboxes[mailbox as usize].exists() {
                     let [domains, hosts] = &mut self.known;
                     domains.entry(domain).or_default().push(said);
                     hosts.entry(said.host).or_default().push(said);
@@ -93,6 +99,9 @@ impl Ledger {
                 }
             }
             Whom::Postmaster => {}
+        }
+        if said.honest && said.permanent && said.word & OWN_REFUSAL != 0 {
+            self.refused.insert(said.link, said.place);
         }
         self.sessions.entry((domain, said.link)).or_default().push((said, whom));
     }
@@ -138,15 +147,29 @@ impl Ledger {
         controls.count() >= 2
     }
 
-    /// Whether a mailbox that exists had been accepted there in the hour before this answer: of the same domain, or at the
-    /// same host. `apart`: what is known of the host for one domain need not be known for another.
+    /// Whether a mailbox that exists had been accepted there before this answer: of the same domain, or at the same host. It
+    /// is known for an hour where its session showed that it tells mailboxes apart; otherwise for a while, unless
+    /// strangers were accepted, too. `apart`: what is known of the host for one domain need not be known for another.
     pub(super) fn is_behind_known_accept(&self, domain: u32, answer: &Said, apart: bool) -> bool {
         let [domains, hosts] = &self.known;
-        let before = |said: &Said| said.heard + MARGIN <= answer.sent && answer.sent < said.heard + RECENT;
+        let accepts_strangers = self.strangers[domain as usize].iter().any(|said| {
+            said.word == ACCEPTED && said.sent <= answer.sent && answer.sent < said.heard + RECENT
+        });
+        let before = |said: &Said| {
+            let is_proven = || self.is_followed_by_honest_refusal(said.link, said.place);
+            let known = if is_proven() { RECENT } else { UNPROVEN };
+            let counts = known == RECENT || !accepts_strangers;
+            said.heard + MARGIN <= answer.sent && answer.sent < said.heard + known && counts
+        };
         [domains.get(&domain), hosts.get(&answer.host).filter(|_| !apart)]
             .into_iter()
             .flatten()
             .any(|known| known.iter().any(before))
+    }
+
+    /// Whether a recipient of any domain was refused for itself, and rightly, after this place of a session.
+    fn is_followed_by_honest_refusal(&self, link: u32, place: u32) -> bool {
+        self.refused.get(&link).is_some_and(|&last| last > place)
     }
 
     /// Counts a wrong verdict of a single check at a host: how many there are by now.
@@ -163,8 +186,10 @@ impl Ledger {
 
 /// How long a mailbox that was accepted is known, with room to spare.
 const RECENT: Duration = Duration::from_secs(3500);
+/// The same where no session has proven the accept.
+const UNPROVEN: Duration = Duration::from_secs(550);
 /// How much later than computed a client may have an answer: servers may be slow to write.
-const MARGIN: Duration = Duration::from_secs(2);
+pub(super) const MARGIN: Duration = Duration::from_secs(3);
 
 /// What a host says by dealing so with a recipient.
 pub(super) fn word(fate: &Fate) -> u8 {

@@ -46,7 +46,7 @@ pub struct Options {
     /// Plant a fault and see whether it is noticed.
     #[arg(long, value_parser = fault)]
     plant: Option<Fault>,
-    /// Go on after a failure, and count the kinds of breaches with the first seed and request of each.
+    /// Go on after a failure, and count the kinds of breaches, with the first seeds and requests of each.
     #[arg(long)]
     survey: bool,
     /// Measure one shard against two on each runtime and driver, with peers in memory.
@@ -192,12 +192,15 @@ fn campaign(first: u64, seeds: u64, options: &Options, tally: &mut Tally) {
     tally.check("worlds", failures.report(options.survey, note));
 }
 
+/// How many worlds of a kind a survey names.
+const SURVEYED_MAX: usize = 12;
+
 /// What went wrong in a campaign.
 #[derive(Default)]
 struct Failures {
     told: Vec<String>,
-    /// By kind: in how many worlds, and where first.
-    kinds: BTreeMap<String, (u64, u64, Option<u64>)>,
+    /// By kind: in which worlds, and at which request of each.
+    kinds: BTreeMap<String, Vec<(u64, Option<u64>)>>,
 }
 
 impl Failures {
@@ -216,7 +219,7 @@ impl Failures {
         for breach in &outcome.world.breaches {
             let kind = breach.kind();
             if seen.insert(kind.clone()) {
-                self.kinds.entry(kind).or_insert((0, seed, breach.ticket)).0 += 1;
+                self.kinds.entry(kind).or_default().push((seed, breach.ticket));
             }
         }
         true
@@ -233,9 +236,13 @@ impl Failures {
             return Err(self.told.join("\n"));
         }
         let mut lines = vec![format!("{} of them broke an invariant; {note}", self.told.len())];
-        while let Some((kind, (worlds, seed, ticket))) = self.kinds.pop_first() {
-            let ticket = ticket.map_or(String::new(), |ticket| format!(" --ticket {ticket}"));
-            lines.push(format!("  {worlds} worlds, first: sim {seed}{ticket}: {kind}"));
+        while let Some((kind, worlds)) = self.kinds.pop_first() {
+            lines.push(format!("  {} worlds: {kind}", worlds.len()));
+            let named = |&(seed, ticket): &(u64, Option<u64>)| {
+                let ticket = ticket.map_or(String::new(), |ticket| format!(" --ticket {ticket}"));
+                format!("    sim {seed}{ticket}")
+            };
+            lines.extend(worlds.iter().take(SURVEYED_MAX).map(named));
         }
         Err(lines.join("\n"))
     }

@@ -197,7 +197,7 @@ pub(super) const FIRST_ADDRESS: u32 = 0x2d00_0000;
 /// The same of IPv6, to which the host's number is added.
 const FIRST_IPV6: u128 = 0x2a0d_0000_0000_0000_0000_0000_0000_0000;
 /// The part of the worlds that has sites that mislead.
-const MISLEADING_WORLDS: f32 = 0.25;
+const MISLEADING_WORLDS: f32 = 0.5;
 /// Addresses of a world, and of one that has misleading sites beside the others.
 const ADDRESSES: [std::ops::Range<u32>; 2] = [950..1050, 250..350];
 

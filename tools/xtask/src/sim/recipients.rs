@@ -3,8 +3,8 @@
 use super::budget::{Allowance, Refusals};
 use super::change::{Refused, Turn};
 use super::judge::Verdict;
-use super::ledger::{Ledger, NOT_FOUND, Said, UNCLEAR, Whom, word};
-use super::plan::{Fate, Manners, Plan};
+use super::ledger::{Ledger, MARGIN, NOT_FOUND, Said, UNCLEAR, Whom, word};
+use super::plan::{Delivery, Fate, Manners, Plan};
 use super::texts::{Kind, Text};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -15,6 +15,11 @@ const GREYLISTED: Duration = Duration::from_secs(60);
 const ALIKE: usize = 20;
 /// How long such a host is left alone at least.
 const REST: Duration = Duration::from_secs(5);
+/// How much later than computed a client may have an answer of a server that writes a few bytes at a time, or takes its time with
+/// each refusal.
+const SLOW_MARGIN: Duration = Duration::from_secs(30);
+/// After so long a silence the client may have forgotten them.
+const FORGOTTEN: Duration = Duration::from_secs(100);
 /// Questions that are allowed meanwhile: those of sessions that were open, and one to see whether it still does.
 const LOOKS: u32 = 4;
 
@@ -42,8 +47,9 @@ pub struct Recipients {
     unknown_at_sites: Vec<u32>,
     allowances: Vec<Option<Allowance>>,
     refusals: Vec<Refusals>,
-    /// By host and domain: a host may say so of one of the domains that it serves.
-    alike: HashMap<(u32, u32), Alike>,
+    /// By host and domain, for a host may say so of one of the domains that it serves; and by words, for it may say something
+    /// else at its other address.
+    alike: HashMap<(u32, u32, &'static str), Alike>,
     /// Control recipients, of each domain.
     controls: HashMap<u32, HashSet<String>>,
 }
@@ -52,6 +58,8 @@ pub struct Recipients {
 #[derive(Default)]
 struct Alike {
     addresses: HashSet<String>,
+    /// When the last one was.
+    last: Duration,
     /// When the client knew enough.
     known: Option<Duration>,
     looks: u32,
@@ -179,10 +187,18 @@ impl Recipients {
         if *kind == Kind::NotFound || !words.starts_with('5') {
             return;
         }
-        let alike = self.alike.entry((host, domain)).or_default();
+        let alike = self.alike.entry((host, domain, words)).or_default();
+        if asked.now > alike.last + FORGOTTEN {
+            *alike = Alike::default();
+        }
+        alike.last = asked.now;
         alike.addresses.insert(asked.address.to_owned());
         match alike.known {
-            None if alike.addresses.len() >= ALIKE => alike.known = Some(asked.heard),
+            None if alike.addresses.len() >= ALIKE => {
+                let is_slow = manners.delivery == Delivery::Drip || manners.tricks.tarpit.is_some();
+                let margin = if is_slow { SLOW_MARGIN } else { MARGIN };
+                alike.known = Some(asked.heard + margin);
+            }
             Some(known) if asked.now > known && asked.now < known + REST => {
                 alike.looks += 1;
                 if alike.looks == LOOKS + 1 {

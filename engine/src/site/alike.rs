@@ -1,0 +1,197 @@
+//! Blanket refusals: a host refuses one recipient after the other in the same words, for a reason that is not the recipient's.
+//! No I/O.
+
+use engine_proto::address::Domain;
+use engine_proto::verdict::classify::Classification;
+use std::time::Instant;
+
+/// Refusals alike, since the host last said something about a recipient.
+#[derive(Debug)]
+pub(super) struct RefusedAlike {
+    rule: &'static str,
+    /// They are a block of our source.
+    block: bool,
+    /// No other session has to hear it first.
+    settled: bool,
+    /// Their words leave no doubt that they may be said to everyone.
+    certain: bool,
+    times: u8,
+    /// How often the domain was another one than before.
+    changes: u8,
+    /// How many recipients of each domain; the one that was heard of last is the last.
+    domains: Vec<(Domain, u8)>,
+}
+
+/// A refusal that a host gives for every recipient.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BlanketRefusal {
+    /// The rule that knows its words.
+    pub(crate) rule: &'static str,
+    /// It is a block of our source.
+    pub(crate) block: bool,
+}
+
+/// The domains that a host is not asked about for a while, each until then, with the rule of its refusals.
+#[derive(Debug, Default)]
+pub(super) struct ShutDomains(Vec<(Domain, Instant, &'static str)>);
+
+/// So many recipients in a row are enough to know what a host says to everyone, in words that leave no doubt.
+const CERTAIN_MIN: u8 = 5;
+/// So many are enough whatever the words are.
+const ANY_MIN: u8 = 20;
+/// A host may refuse one of many domains that it serves, because its owner wants that. So the recipients' domain has to change
+/// so often, unless the host's name lies below it.
+const CHANGES_MIN: u8 = 2;
+/// Domains that are counted at a time, and that are left alone at a time.
+const DOMAINS_MAX: usize = 16;
+
+impl RefusedAlike {
+    pub(super) fn new(said: &Classification) -> RefusedAlike {
+        let (rule, certain) = (said.rule, said.to_all);
+        RefusedAlike {
+            rule,
+            block: false,
+            settled: false,
+            certain,
+            times: 0,
+            changes: 0,
+            domains: Vec::new(),
+        }
+    }
+
+    pub(super) fn rule(&self) -> &'static str {
+        self.rule
+    }
+
+    /// Whether too few were refused to be worth a memory of their own.
+    pub(super) fn is_short(&self) -> bool {
+        self.times < CERTAIN_MIN
+    }
+
+    /// One more recipient was refused so. `block`: it is a block of our source. `settled`: no other session has to hear it
+    /// first.
+    pub(super) fn add(&mut self, block: bool, settled: bool, domain: &Domain) {
+        self.block |= block;
+        self.settled |= settled;
+        self.times = self.times.saturating_add(1);
+        if self.domains.last().is_some_and(|(last, _)| last != domain) {
+            self.changes = self.changes.saturating_add(1);
+        }
+        let at = self.domains.iter().position(|(counted, _)| counted == domain);
+        let mut counted = at.map_or_else(|| (domain.clone(), 0), |at| self.domains.remove(at));
+        counted.1 = counted.1.saturating_add(1);
+        if self.domains.len() >= DOMAINS_MAX {
+            self.domains.remove(0);
+        }
+        self.domains.push(counted);
+    }
+
+    /// What `host` says to everyone, if that is known by now.
+    pub(super) fn of_all(&self, host: &str) -> Option<BlanketRefusal> {
+        let least = if self.certain { CERTAIN_MIN } else { ANY_MIN };
+        let heard = self.settled && self.times >= least;
+        let own = || self.domains.last().is_some_and(|(domain, _)| domain.has_own(host));
+        let (rule, block) = (self.rule, self.block);
+        (heard && (self.changes >= CHANGES_MIN || own())).then_some(BlanketRefusal { rule, block })
+    }
+
+    /// The domains of which the host refused so many recipients.
+    pub(super) fn of_domains(&self) -> impl Iterator<Item = &Domain> {
+        let counted = self.domains.iter().filter(|(_, times)| self.settled && *times >= ANY_MIN);
+        counted.map(|(domain, _)| domain)
+    }
+}
+
+impl ShutDomains {
+    /// Leaves the domain alone. Where it is left alone already, refusals that were on their way make that no longer.
+    pub(super) fn shut(&mut self, domain: &Domain, now: Instant, until: Instant, rule: &'static str) {
+        self.0.retain(|(_, until, _)| *until > now);
+        if self.of(domain, now).is_some() {
+            return;
+        }
+        if self.0.len() >= DOMAINS_MAX {
+            self.0.remove(0);
+        }
+        self.0.push((domain.clone(), until, rule));
+    }
+
+    /// Why the domain is left alone now.
+    pub(super) fn of(&self, domain: &Domain, now: Instant) -> Option<&'static str> {
+        let shut = self.0.iter().find(|(shut, until, _)| shut == domain && *until > now);
+        shut.map(|(_, _, rule)| *rule)
+    }
+
+    pub(super) fn is_empty(&self, now: Instant) -> bool {
+        self.0.iter().all(|(_, until, _)| *until <= now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine_proto::address::Address;
+    use engine_proto::verdict::{Class, Scope};
+    use std::time::Duration;
+
+    fn said(to_all: bool) -> Classification {
+        Classification { class: Class::Policy, scope: Scope::Us, rule: "denied", permanent: true, to_all }
+    }
+
+    fn domain(name: &str) -> Domain {
+        Address::parse(&format!("u@{name}")).unwrap().domain().clone()
+    }
+
+    /// Refusals of these domains, one after the other.
+    fn alike(to_all: bool, settled: bool, names: &[&str]) -> RefusedAlike {
+        let mut alike = RefusedAlike::new(&said(to_all));
+        names.iter().for_each(|name| alike.add(false, settled, &domain(name)));
+        alike
+    }
+
+    #[test]
+    fn a_host_says_so_to_everyone_once_it_has_said_it_often_enough() {
+        let own = ["mail.example"; 20];
+        let shared: Vec<&str> = ["a.example", "b.example"].into_iter().cycle().take(20).collect();
+        for (to_all, settled, names, host, expected) in [
+            (true, true, &own[..5], "mx.mail.example", true),
+            (true, true, &own[..4], "mx.mail.example", false),
+            (true, false, &own[..5], "mx.mail.example", false),
+            (false, true, &own[..19], "mx.mail.example", false),
+            (false, true, &own[..], "mx.mail.example", true),
+            (true, true, &own[..], "mx.other.example", false),
+            (true, true, &shared[..5], "mx.other.example", true),
+            (false, true, &shared[..], "mx.other.example", true),
+            (false, true, &shared[..19], "mx.other.example", false),
+        ] {
+            let of_all = alike(to_all, settled, names).of_all(host);
+            assert_eq!(of_all.is_some(), expected, "{to_all} {settled} {} {host}", names.len());
+        }
+    }
+
+    #[test]
+    fn domains_are_counted_beside_each_other() {
+        let names: Vec<&str> = ["a.example", "b.example", "a.example"].into_iter().cycle().take(30).collect();
+        let shut: Vec<String> = alike(false, true, &names).of_domains().map(|d| d.as_str().into()).collect();
+        assert_eq!(shut, ["a.example"], "20 of one, 10 of the other");
+        assert_eq!(alike(false, false, &names).of_domains().count(), 0, "another session may hear more");
+        let many: Vec<String> = (0..100).map(|n| format!("d{n}.example")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert!(alike(false, true, &many).domains.len() <= DOMAINS_MAX);
+    }
+
+    #[test]
+    fn domains_are_left_alone_for_a_while() {
+        let (now, mut shut) = (Instant::now(), ShutDomains::default());
+        let until = now + Duration::from_secs(60);
+        for n in 0..2 * DOMAINS_MAX {
+            shut.shut(&domain(&format!("d{n}.example")), now, until, "denied");
+        }
+        let last = domain(&format!("d{}.example", 2 * DOMAINS_MAX - 1));
+        assert_eq!(shut.of(&last, now), Some("denied"));
+        shut.shut(&last, now, until + Duration::from_secs(60), "denied");
+        assert_eq!(shut.of(&last, until), None, "for no longer than was said first");
+        assert_eq!(shut.of(&domain("other.example"), now), None);
+        assert!(!shut.is_empty(now) && shut.is_empty(until) && shut.of(&last, until).is_none());
+        assert!(shut.0.len() <= DOMAINS_MAX);
+    }
+}
