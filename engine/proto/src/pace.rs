@@ -224,7 +224,10 @@ impl SitePace {
         }
         self.pushed_back(now, open, entropy);
         let least = now + PAUSE_TOO_FAST;
-        self.paused_until = Some(self.paused_until.map_or(least, |until| until.max(least)));
+        let until = self.paused_until.map_or(least, |until| until.max(least));
+        self.paused_until = Some(until);
+        // The pause earns no burst of sessions behind it.
+        self.filled = until;
     }
 
     /// Whether a session of the site bears one transaction only.
@@ -329,7 +332,8 @@ impl SitePace {
 
     /// Most sessions that may begin at once.
     fn starts_max(&self) -> f64 {
-        f64::from(self.ceiling.starts_a_minute.min(self.ceiling.sessions))
+        let most = f64::from(self.ceiling.starts_a_minute.min(self.ceiling.sessions));
+        (most * self.share).max(1.0)
     }
 }
 

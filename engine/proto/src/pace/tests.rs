@@ -179,3 +179,30 @@ fn where_few_are_refused_a_transaction_takes_more_than_the_budget() {
     let (pace, _) = polite();
     assert_eq!(pace.group(&tally(1, 30, 1)), 9, "a ceiling holds whatever is likely");
 }
+
+#[test]
+fn a_site_that_says_that_we_are_too_fast_gets_half_as_many_sessions_a_minute_and_no_burst() {
+    let (mut pace, now) = polite();
+    (0..5).for_each(|_| pace.started());
+    pace.too_fast(now, 5, 0);
+    assert_eq!(pace.may_start(now, 0), Start::At(now + PAUSE_TOO_FAST));
+    let begun = |pace: &mut SitePace, from: Duration, span: Duration| {
+        let step = Duration::from_millis(10);
+        let mut count = 0;
+        for n in 0..(span.as_millis() / step.as_millis()) as u32 {
+            if pace.may_start(now + from + step * n, 0) == Start::Now {
+                pace.started();
+                count += 1;
+            }
+        }
+        count
+    };
+    assert_eq!(begun(&mut pace, PAUSE_TOO_FAST, Duration::from_secs(60)), 50);
+    let idle = PAUSE_TOO_FAST + Duration::from_secs(600);
+    assert_eq!(begun(&mut pace, idle, Duration::from_millis(10)), 1);
+    let later = begun(&mut pace, idle + Duration::from_millis(10), Duration::from_secs(60));
+    assert!((53..=54).contains(&later), "four are left of half a burst, and {later} began");
+    pace.too_fast(now + Duration::from_secs(900), 1, 0);
+    let later = Duration::from_secs(900) + PAUSE_TOO_FAST;
+    assert_eq!(begun(&mut pace, later, Duration::from_secs(60)), 25, "and half of that the next time");
+}

@@ -1,18 +1,22 @@
 //! 421: when it comes, how soon the next session begins, and how long a short list waits.
 
-use super::{Check, HOST, Outcome, Place, check, holds, rows};
+use super::{Check, HOST, Outcome, Place, check, domain, holds, peers, rows};
 use crate::soak::Failure;
-use mailnet::{Journal, What};
+use mailnet::{Event, Journal, What};
 use std::time::Duration;
 
 /// The next session after a 421 that speaks of our rate.
 const WAIT_MIN: Duration = Duration::from_secs(5);
 /// A list ends so long after its last row that can be answered, and this is a list of which none can be.
 const SHORT_LIST_MAX: Duration = Duration::from_secs(70);
-/// Long enough for several sessions after the first 421: the site rests for a minute.
+/// Long enough for many sessions after the first 421.
 const RATE_WAIT_S: &str = "90";
-/// Sessions open at once before the first 421; with fewer nothing can be halved.
-const SESSIONS_MIN: usize = 4;
+/// New sessions are counted for so long before the first 421, and for so long after the pause behind it.
+const RATE_SPAN: Duration = Duration::from_secs(15);
+/// With fewer of them there is no rate to speak of.
+const SESSIONS_MIN: usize = 8;
+/// Half, and what comes back of the rate while it is measured.
+const SHARE_MAX: f64 = 0.65;
 
 /// Where the 421 comes, as a misdeed of mailnet.
 const PLACES: [(&str, &str); 4] = [
@@ -54,91 +58,84 @@ fn short_list(place: &Place<'_>, name: &str, at: &str, size: usize) -> Result<Ou
     Ok(holds(took <= SHORT_LIST_MAX && wrong == 0 && sessions > 0, figures))
 }
 
-/// The server counts unknown recipients over all sessions and ends them by 421 for a while.
+/// A server that bears five recipients and two transactions a session, so that new sessions are what takes the time. It
+/// counts unknown recipients over all sessions, and ends them by 421 for a while.
 fn rate(place: &Place<'_>) -> Result<Outcome, Failure> {
-    let net = place.net(
-        "{ personality = \"generic\", latency_ms = 120, changes = [{ after = 30, counted = \"client\", \
-         within_ms = 4000, to = \"reply\", text = \"421 4.7.0 Too many unknown recipients, slow down\" }] }",
-    )?;
-    // So many that exist come first that the client opens as many sessions as it ever does.
-    let calm = place.of(1200, 400);
-    let mut rest = rows("gone", 0..60);
-    rest.extend(rows("real", calm..calm + 60));
-    fastrand::Rng::with_seed(place.seed).shuffle(&mut rest);
-    let list = [rows("real", 0..calm), rest].concat();
+    let few = "[[personality]]\nname = \"few\"\nlike = \"generic\"\nehlo = [\"PIPELINING\", \
+               \"LIMITS RCPTMAX=5 MAILMAX=2\"]\n";
+    let server = "{ personality = \"few\", latency_ms = 120, changes = [{ after = 24, counted = \"client\", \
+                  within_ms = 4000, to = \"reply\", text = \"421 4.7.0 Too many unknown recipients, slow down\" }] }";
+    let net = peers::start(&place.scenario(&(few.to_owned() + &domain("d.example", server))))?;
+    // A session with existing recipients has one refusal, that of the control recipient; the others have five.
+    let list = [rows("real", 0..180), rows("gone", 0..40), rows("real", 180..260)].concat();
     let cleaned = place.clean_patiently(&net, "rate", RATE_WAIT_S, &list)?;
     let journal = net.journal();
-    let waits = journal.waits_after_closing(HOST);
-    let soonest = waits.iter().min().copied();
-    let (before, after) = peaks(&journal, HOST);
+    let soonest = journal.waits_after_closing(HOST).into_iter().min();
+    let (before, after) = begun(&journal, HOST, RATE_SPAN);
+    let (rate_before, rate_after) = (a_second(&before), a_second(&after));
     let figures = format!(
-        "{} sessions after a 421, the soonest after {}; at most {before} sessions at once before the first and {after} \
-         after it; {:.0} s",
-        waits.len(),
+        "the next session after {}; {rate_before:.2} new sessions a second before the first 421, {rate_after:.2} after it; \
+         {:.0} s",
         soonest.map_or("never".into(), |wait| format!("{:.2} s", wait.as_secs_f64())),
         cleaned.took.as_secs_f64()
     );
-    let halves = before >= SESSIONS_MIN && after * 2 <= before;
-    Ok(holds(soonest.is_some_and(|wait| wait >= WAIT_MIN) && halves, figures))
+    let halves = rate_after <= SHARE_MAX * rate_before;
+    let enough = before.len().min(after.len()) >= SESSIONS_MIN;
+    Ok(holds(soonest.is_some_and(|wait| wait >= WAIT_MIN) && enough && halves, figures))
 }
 
-/// The most sessions of a host that were open at once: until the first 421, and of those that began after it.
-fn peaks(journal: &Journal, host: &str) -> (usize, usize) {
-    let (mut open, mut began_before) = (0_usize, std::collections::HashSet::new());
-    let (mut before, mut after, mut closed) = (0, 0, false);
-    for event in journal.events.iter().filter(|event| &*event.host == host) {
-        match event.what {
-            What::Begins => {
-                open += 1;
-                if closed {
-                    after = open.max(after);
-                } else {
-                    began_before.insert(event.session);
-                    before = open.max(before);
-                }
-            }
-            What::Ends if closed && began_before.contains(&event.session) => {}
-            What::Ends => open = open.saturating_sub(1),
-            What::Closing if !closed => {
-                closed = true;
-                open = 0;
-            }
-            _ => {}
-        }
-    }
+/// When sessions of a host began, in milliseconds: for so long before its first 421, and for so long from the first one behind
+/// that.
+fn begun(journal: &Journal, host: &str, span: Duration) -> (Vec<u64>, Vec<u64>) {
+    let span = span.as_millis() as u64;
+    let of = |what: What| {
+        let fits = move |event: &&Event| &*event.host == host && event.what == what;
+        journal.events.iter().filter(fits).map(|event| event.at_ms)
+    };
+    let Some(closed) = of(What::Closing).next() else { return (Vec::new(), Vec::new()) };
+    let before = of(What::Begins).filter(|&at| at < closed && at + span >= closed).collect();
+    let resumed = of(What::Begins).find(|&at| at > closed).unwrap_or(u64::MAX);
+    let after = of(What::Begins).filter(|&at| at >= resumed && at - resumed <= span).collect();
     (before, after)
+}
+
+/// How many a second there are of what happened at these times.
+fn a_second(times: &[u64]) -> f64 {
+    let (Some(first), Some(last)) = (times.first(), times.last()) else { return 0.0 };
+    (times.len() - 1) as f64 * 1000.0 / last.saturating_sub(*first).max(1) as f64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mailnet::Event;
 
     #[test]
-    fn sessions_are_counted_before_and_after_the_first_421() {
+    fn new_sessions_are_counted_on_both_sides_of_the_first_421() {
         let events = [
-            (1, What::Begins),
-            (2, What::Begins),
-            (3, What::Begins),
-            (3, What::Ends),
-            (1, What::Closing),
-            (1, What::Ends),
-            (4, What::Begins),
-            (2, What::Ends),
-            (4, What::Closing),
-            (4, What::Ends),
-            (5, What::Begins),
+            (1_000, What::Begins),
+            (20_000, What::Begins),
+            (22_000, What::Begins),
+            (23_000, What::Begins),
+            (24_000, What::Closing),
+            (30_000, What::Begins),
+            (34_000, What::Begins),
+            (34_500, What::Closing),
+            (41_000, What::Begins),
         ];
-        let event = |(session, what): (u64, What)| Event {
-            at_ms: 0,
-            session,
+        let event = |(at_ms, what): (u64, What)| Event {
+            at_ms,
+            session: at_ms,
             host: "mx".into(),
             node: 0,
             client: [127, 0, 0, 1].into(),
             what,
         };
         let journal = Journal { events: events.map(event).into(), lost: 0 };
-        assert_eq!(peaks(&journal, "mx"), (3, 1));
-        assert_eq!(peaks(&journal, "other"), (0, 0));
+        let (before, after) = begun(&journal, "mx", Duration::from_secs(10));
+        assert_eq!(before, [20_000, 22_000, 23_000]);
+        assert_eq!(after, [30_000, 34_000]);
+        assert_eq!((a_second(&before), a_second(&after)), (2.0 / 3.0, 0.25));
+        assert_eq!(begun(&journal, "other", Duration::from_secs(10)), (Vec::new(), Vec::new()));
+        assert_eq!(a_second(&[]), 0.0);
     }
 }
