@@ -10,6 +10,7 @@
 //! - `api` (api.rs): checks over HTTP beside a bare hyper server;
 //! - `intake` (intake.rs): batches accepted, beside redb alone;
 //! - `dns` (dns.rs): look-ups beside dnsperf;
+//! - `records` (records.rs): the memory of 20,000 domains with 1.2 KB of MX records each;
 //! - `bursts` (bursts.rs): a list beside Unbound, BIND, Knot Resolver and dnsmasq (root: it makes network namespaces).
 //!
 //! Nothing here fails for being slow: figures are for people to compare. A wrong verdict does fail.
@@ -24,6 +25,7 @@ mod intake;
 mod line;
 mod loadtest;
 mod long;
+mod records;
 mod resolvers;
 mod scene;
 mod sessions;
@@ -42,7 +44,7 @@ pub use crate::interop::Failure;
 
 #[derive(Args)]
 pub struct Options {
-    /// Which measurements [default: all but `long`, `api`, `intake`, `dns` and `bursts`]
+    /// Which measurements [default: all but `long`, `api`, `intake`, `dns`, `records` and `bursts`]
     #[arg(value_enum)]
     names: Vec<Name>,
     /// Runs of each row; the one with the median CPU time is shown.
@@ -81,6 +83,8 @@ enum Name {
     Intake,
     /// CPU of look-ups.
     Dns,
+    /// Memory where domains have many MX records.
+    Records,
     /// Time and losses of a list's questions beside real resolvers.
     Bursts,
 }
@@ -110,6 +114,7 @@ fn run(options: &Options) -> Result<Tally, Failure> {
             Name::Api => api::run(&bench, &mut tally)?,
             Name::Intake => intake::run(&bench, &mut tally)?,
             Name::Dns => dns::run(&bench, &mut tally)?,
+            Name::Records => records::run(&bench, &mut tally)?,
             Name::Bursts => bursts::run(&bench, &mut tally)?,
         }
     }

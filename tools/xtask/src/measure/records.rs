@@ -1,0 +1,86 @@
+//! The memory that large DNS answers take: 20,000 domains with one MX record each, with 1.2 KB of MX records whose hosts all
+//! domains share, and with as many records of hosts of their own, whose names are shorter.
+
+use super::scene::{List, Peers, SERVER};
+use super::{Bench, Failure, Row};
+use crate::interop::report::{self, Tally};
+use std::time::Duration;
+
+const LIST: List = List { domains: 20_000, each: 1, rounds: 1 };
+/// 24 records of 2 octets of preference and 50 of name are 1.2 KB as they are written out.
+const RECORDS: usize = 24;
+/// Resident memory may grow by so much.
+const WANTED_MIB: f64 = 64.0;
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// The MX records of every domain.
+enum Exchanges {
+    One,
+    Shared,
+    Own,
+}
+
+pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
+    Row::head();
+    let mut peaks = Vec::new();
+    for (words, exchanges) in [
+        ("one MX record", Exchanges::One),
+        ("24 MX records of shared hosts", Exchanges::Shared),
+        ("24 MX records of hosts of its own", Exchanges::Own),
+    ] {
+        let mailnet = bench.world.mailnet(&scenario(&exchanges))?;
+        let peers = Peers::of(&mailnet);
+        for (client, flags) in [("clean --pace lab", &["--pace", "lab"][..]), ("clean --fast", &["--fast"])] {
+            let fast = flags == ["--fast"];
+            let expected = |_: &str| if fast { "fast_check_passed" } else { "mailbox_exists" };
+            let (cost, right) = bench.measure(LIST, &peers, flags, &expected, LIMIT)?;
+            peaks.push(cost.peak_kib as f64 / 1024.0);
+            let client = format!("mailprobe {client}");
+            Row { client, peer: words.into(), addresses: LIST.len(), right: Some(right), cost }.check(tally);
+        }
+        mailnet.kill();
+    }
+    if let [full, fast, ..] = peaks[..] {
+        let grown = |(at, peak): (usize, &f64)| peak - if at % 2 == 0 { full } else { fast };
+        let most = peaks.iter().enumerate().map(grown).fold(0.0, f64::max);
+        report::line(&format!("\nIt grows by {most:.0} MiB at the most; wanted: {WANTED_MIB:.0}.\n"));
+    }
+    Ok(())
+}
+
+fn scenario(exchanges: &Exchanges) -> String {
+    let host = |at: usize| format!("mx{at:02}.inbound-mail-exchange.datacentre.provider.example");
+    let shared = |count: usize| {
+        let records: Vec<String> =
+            (0..count).map(|at| format!("\"{} {}\"", 10 * (at + 1), host(at))).collect();
+        let hosts = (0..count).map(|at| format!("[[host]]\nname = \"{}\"\nserver = \"bench\"\n", host(at)));
+        (format!("[{}]", records.join(", ")), hosts.collect::<String>())
+    };
+    let (mx, hosts) = match exchanges {
+        Exchanges::One => shared(1),
+        Exchanges::Shared => shared(RECORDS),
+        Exchanges::Own => (RECORDS.to_string(), String::new()),
+    };
+    let group = format!(
+        "[[group]]\nname = \"d{{n}}.example\"\ncount = {}\nmx = {mx}\nserver = \"bench\"\nmailboxes.ok = [\"user-#\"]\n",
+        LIST.domains
+    );
+    format!("[listen]\naddresses = \"wildcard\"\n{hosts}{group}{SERVER}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mailnet::Scenario;
+
+    #[test]
+    fn the_records_of_a_domain_take_as_much_as_is_said() {
+        for exchanges in [Exchanges::One, Exchanges::Shared, Exchanges::Own] {
+            assert!(Scenario::parse(&scenario(&exchanges)).is_ok());
+        }
+        let mx = scenario(&Exchanges::Shared);
+        let names = mx.split('"').filter(|part| part.contains(" mx"));
+        let bytes: usize = names.map(|record| 2 + record.len() - 2).sum();
+        assert!((1_200..1_500).contains(&bytes), "{bytes}");
+    }
+}
