@@ -55,6 +55,8 @@ struct KnownMailbox {
     until: Instant,
     /// The host told mailboxes apart in the session that accepted it.
     proven: bool,
+    /// It was asked about in front of others, and was not accepted.
+    failed: Option<Instant>,
 }
 
 /// What control recipients have shown.
@@ -158,6 +160,20 @@ impl Knowledge {
         (known.until > now).then(|| known.address.clone())
     }
 
+    /// The same, to be asked about in front of others: not where that failed a moment ago.
+    pub(crate) fn mailbox_first(&self, host: &Rc<str>, now: Instant) -> Option<String> {
+        let failed = self.mailboxes.get(host)?.failed;
+        let is_open = failed.is_none_or(|at| at + CONTROL_UNKNOWN_TTL <= now);
+        self.mailbox(host, now).filter(|_| is_open)
+    }
+
+    /// The mailbox that was asked about in front of others was not accepted.
+    pub(crate) fn mailbox_first_failed(&mut self, host: &Rc<str>, now: Instant) {
+        if let Some(known) = self.mailboxes.get_mut(host) {
+            known.failed = Some(now);
+        }
+    }
+
     /// The host accepted this mailbox. `proven`: and tells mailboxes apart. One is enough: a proven one replaces another
     /// one, and one that has become old.
     pub(crate) fn learned_mailbox(&mut self, host: &Rc<str>, address: &str, proven: bool, now: Instant) {
@@ -175,7 +191,8 @@ impl Knowledge {
                 self.mailboxes.clear();
             }
         }
-        let known = KnownMailbox { address: address.to_owned(), until: now + KNOWN_MAILBOX_TTL, proven };
+        let (address, until) = (address.to_owned(), now + KNOWN_MAILBOX_TTL);
+        let known = KnownMailbox { address, until, proven, failed: None };
         self.mailboxes.insert(Rc::clone(host), known);
     }
 
@@ -507,6 +524,19 @@ mod tests {
         let over = now + KNOWN_MAILBOX_TTL;
         knowledge.learned_mailbox(&host, "v@a.example", false, over);
         assert_eq!(knowledge.mailbox(&host, over).as_deref(), Some("v@a.example"), "the old one is over");
+    }
+
+    #[test]
+    fn a_mailbox_that_failed_in_front_of_others_is_not_asked_there_again_at_once() {
+        let (now, host): (Instant, Rc<str>) = (Instant::now(), "mx.a.example".into());
+        let mut knowledge = Knowledge::default();
+        assert_eq!(knowledge.mailbox_first(&host, now), None);
+        knowledge.learned_mailbox(&host, "u@a.example", true, now);
+        assert_eq!(knowledge.mailbox_first(&host, now).as_deref(), Some("u@a.example"));
+        knowledge.mailbox_first_failed(&host, now);
+        assert_eq!(knowledge.mailbox_first(&host, now), None);
+        assert!(knowledge.mailbox(&host, now).is_some(), "it is known all the same");
+        assert!(knowledge.mailbox_first(&host, now + CONTROL_UNKNOWN_TTL).is_some());
     }
 
     #[test]

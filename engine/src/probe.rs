@@ -17,7 +17,7 @@ use crate::site::{BlanketRefusal, DOWN, Group, HeldAnswers, Next};
 use crate::work::Work;
 use context::ProbeContext;
 pub(crate) use endings::pushed_away;
-use endings::{cut_off, session_refused, unreachable};
+use endings::{blame, cut_off, session_refused, unreachable};
 use engine_proto::limits::{RETURNS_MAX, SESSION_IDLE, TRANSACTION_RECIPIENTS_MAX};
 use engine_proto::pace::{REFUSALS_CISCO, Tally};
 use engine_proto::smtp::dialog::{Closure, Event};
@@ -119,6 +119,12 @@ async fn converse<R: Runtime>(
     let mut course = Course::new(one_transaction);
     group.hold(&course.held);
     let end = transact(&context, &mut session, &mut course).await;
+    if let SessionEnd::Quit(_) = end
+        && let Some(closure) = session.ending()
+    {
+        // The server said so in one breath with what made us leave.
+        blame(&context, &closure, &course.tally);
+    }
     // What could not be proven by now is not proven by this session.
     proving::release(&context, &course, false);
     match end {
@@ -168,9 +174,12 @@ async fn transact<R: Runtime>(
                 }
                 return SessionEnd::Quit(Then::End);
             }
-            Room::Recipients(most) => match next(context, session, course, most, holds).await {
-                Ok(after) => after,
-                Err(end) => return end,
+            Room::Recipients(most) => match proving::open_with_known(context, session, course).await {
+                Some(after) => after,
+                None => match next(context, session, course, most, holds).await {
+                    Ok(after) => after,
+                    Err(end) => return end,
+                },
             },
         };
         match context.route().blanket() {
@@ -197,6 +206,7 @@ async fn next<R: Runtime>(
     let (shard, group) = (context.shard, context.group);
     let works = group.take(context.index, most, R::now());
     let any = !works.is_empty();
+    let works = carry(context, course, works);
     let works = spare(context, refuse_utf8(works, session.dialog.extensions().smtputf8));
     let works = pass_over(context, works);
     if !works.is_empty() {
@@ -270,11 +280,19 @@ fn room<R: Runtime>(context: &ProbeContext<'_, R>, session: &Session<R>, course:
     if pace.bounds_errors() {
         // Behind the last refusal that a session bears nothing can be proven any more.
         let kept = match wanted {
-            0 => usize::from(!evidence.is_empty() || context.has_known_mailbox()),
+            // The control recipient and a mailbox that was accepted, if one is.
+            0 if evidence.is_empty() => {
+                if context.has_known_mailbox() {
+                    1
+                } else {
+                    2
+                }
+            }
+            0 => 1,
             // One that is refused in unclear words needs a second one, and a known mailbox behind it.
             wanted => wanted + 2,
         };
-        let is_first = course.tally.asked == 0;
+        let is_first = course.tally.asked == course.opened.unwrap_or(0);
         match recipients.checked_sub(kept) {
             Some(left) if left > 0 => recipients = left,
             _ if is_first => recipients = 1,
@@ -297,6 +315,26 @@ fn shut_out<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize, b
     if blanket.block {
         rest::blocked(shard, group, blanket.rule);
     }
+}
+
+/// Takes those into the session's evidence that an earlier session at this host heard a refusal of, and gives back the others.
+fn carry<R: Runtime>(context: &ProbeContext<'_, R>, course: &Course, works: Vec<Work>) -> Vec<Work> {
+    let mut others = Vec::with_capacity(works.len());
+    for mut work in works {
+        let Some(carried) = work.carried.take() else {
+            others.push(work);
+            continue;
+        };
+        let number = context.number(work.address.domain());
+        if carried.number != number {
+            // Another host has to be asked itself.
+            others.push(work);
+            continue;
+        }
+        let urgent = work.priority == Priority::Single;
+        course.held.evidence.borrow_mut().carry(work, carried.held, carried.said, number, urgent);
+    }
+    others
 }
 
 /// RFC 6531 3.4: without SMTPUTF8 a server cannot be asked about a local part beyond ASCII.

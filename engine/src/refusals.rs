@@ -83,13 +83,15 @@ impl AskedRecipients {
         AskedRecipients { site, left: Cell::new(count) }
     }
 
-    /// So many will be answered when nobody listens any more: a slow server goes on refusing them.
-    pub(crate) fn abandon(&self, count: usize, step: u64) {
+    /// The session ended before so many were answered for. Where the site refuses recipients, it may have refused these, or
+    /// may yet do so.
+    pub(crate) fn lost(&self, count: usize, step: u64) {
+        let refuses = |site: &&Rc<SiteRefusals>| site.counts.borrow().totals(step).0 > 0;
+        let Some(site) = self.site.as_ref().filter(refuses) else { return };
         let count = u32::try_from(count).unwrap_or(u32::MAX).min(self.left.get());
         self.left.set(self.left.get() - count);
-        let Some(site) = self.site.as_ref().filter(|_| count > 0) else { return };
         (0..count).for_each(|_| site.counts.borrow_mut().answered(false, step));
-        site.changed.set(true);
+        site.changed.set(site.changed.get() || count > 0);
     }
 
     /// One was answered. A transient reply counts for nothing: greylisting is no refusal of a recipient.
@@ -222,16 +224,18 @@ mod tests {
     }
 
     #[test]
-    fn recipients_that_a_slow_server_goes_on_refusing_are_counted() {
+    fn recipients_without_an_answer_count_where_others_are_refused() {
         let (site, step) = (site(), 7);
         let asked = AskedRecipients::begin(Some(&site), 50);
+        asked.lost(8, step);
+        assert_eq!(site.room_for_proof(step), 50, "nobody was refused yet");
         asked.answered(&Reply::new(550, "5.1.1 no such user"), step);
         assert_eq!(site.room_for_proof(step), 50, "all of them may be refused");
-        asked.abandon(8, step);
+        asked.lost(8, step);
         drop(asked);
-        assert_eq!(site.room_for_proof(step), 100 - 9, "one was refused, and eight more will be");
+        assert_eq!(site.room_for_proof(step), 100 - 9, "one was refused, and eight more may have been");
         let asked = AskedRecipients::begin(Some(&site), 2);
-        asked.abandon(8, step);
+        asked.lost(8, step);
         assert_eq!(site.room_for_proof(step), 100 - 11, "no more than were asked about");
     }
 }

@@ -20,6 +20,7 @@ mod tests;
 use crate::config::EngineConfig;
 use crate::runtime::Runtime;
 use crate::seed::{self, HashMap, Hashing};
+use crate::walk::all;
 use doubts::Doubts;
 use engine_proto::dns::cache::Cache;
 use engine_proto::dns::denials::Asked;
@@ -171,6 +172,23 @@ impl<R: Runtime> Resolver<R> {
         self.inner.cache.borrow_mut().forget_no_data(question);
     }
 
+    /// Asks each of several resolvers that answer at all, whatever the cache knows: what one of them has that others denied.
+    pub(crate) async fn look_up_at_each(&self, question: &Question) -> Option<Arc<Outcome>> {
+        let (inner, now) = (&self.inner, R::now());
+        let (count, record) = (inner.upstreams.len(), inner.record.borrow().clone());
+        let asked = (0..count).filter(|&upstream| count > 1 && record.is_well(upstream));
+        let probes: Vec<_> = asked
+            .map(|upstream| {
+                let others: Vec<usize> = (0..count).filter(|&other| other != upstream).collect();
+                inner.probe(question, &others, now)
+            })
+            .collect();
+        let outcomes = all(probes.iter().map(|probe| probe.end()).collect()).await;
+        let found = |outcome: &Outcome| matches!(outcome, Outcome::Records { .. });
+        let (found, _) = outcomes.into_iter().find(|(outcome, _)| found(outcome))?;
+        Some(inner.cache.borrow_mut().insert(question.clone(), Outcome::clone(&found), R::now()))
+    }
+
     /// What DNS says to a question: from the cache, from the same question that is already being asked, or asked; before
     /// those of lists where it is `urgent`.
     pub(crate) async fn look_up(&self, question: &Question, urgent: bool) -> Arc<Outcome> {
@@ -197,9 +215,7 @@ impl<R: Runtime> Resolver<R> {
         let known = inner.pending.borrow().get(question).cloned();
         let pending = known.unwrap_or_else(|| {
             let pending = inner.begin(question, urgent, false);
-            left_out.iter().for_each(|&upstream| {
-                pending.show(|lookup| lookup.leave_out(upstream));
-            });
+            pending.leave_out(left_out);
             inner.pending.borrow_mut().insert(question.clone(), Rc::clone(&pending));
             inner.go_on(&pending, now);
             pending
@@ -228,6 +244,10 @@ impl<R: Runtime> PendingLookup<R> {
             }
         })
         .await
+    }
+
+    fn leave_out(&self, upstreams: &[usize]) {
+        self.show(|lookup| upstreams.iter().for_each(|&upstream| lookup.leave_out(upstream)));
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -265,9 +285,10 @@ impl<R: Runtime> Inner<R> {
         })
     }
 
-    /// Asks for what the answer shows of the resolvers, whatever the cache knows.
-    fn probe(self: &Rc<Self>, question: &Question, now: Instant) -> Rc<PendingLookup<R>> {
+    /// Asks for what the answer shows of the resolvers, whatever the cache knows; not those that are left out.
+    fn probe(self: &Rc<Self>, question: &Question, left_out: &[usize], now: Instant) -> Rc<PendingLookup<R>> {
         let probe = self.begin(question, true, true);
+        probe.leave_out(left_out);
         self.probes.borrow_mut().push(Rc::clone(&probe));
         self.go_on(&probe, now);
         probe
@@ -306,7 +327,7 @@ impl<R: Runtime> Inner<R> {
             self.learn(question, pending, outcome, now);
         } else if self.health.is_suspect() && !self.calling.replace(true) {
             // Names whose own servers are dead look like dead resolvers. Ours is another matter, so it tells them apart.
-            let call = self.probe(&self.own_name, now);
+            let call = self.probe(&self.own_name, &[], now);
             let (inner, pending) = (Rc::clone(self), Rc::clone(pending));
             R::spawn(async move {
                 let (_, answered) = call.end().await;

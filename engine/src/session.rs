@@ -4,7 +4,7 @@ use crate::egress::Source;
 use crate::egress::connect::Unconnected;
 use crate::runtime::Runtime;
 use crate::tls::Transport;
-use engine_proto::smtp::dialog::{Dialog, Event};
+use engine_proto::smtp::dialog::{Closure, Dialog, Event};
 use rustls::ClientConfig;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -117,6 +117,14 @@ impl<R: Runtime> Session<R> {
                 false
             }
         }
+    }
+
+    /// Why the server has ended the session, where that was heard already.
+    pub(crate) fn ending(&mut self) -> Option<Closure> {
+        std::iter::from_fn(|| self.dialog.poll_event()).find_map(|event| match event {
+            Event::Over(closure) => Some(closure),
+            _ => None,
+        })
     }
 
     /// Says QUIT and closes.

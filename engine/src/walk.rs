@@ -285,9 +285,15 @@ async fn find<R: Runtime>(
     if plan.is_implicit() && (is_denied || dispute.is_some()) {
         shard.resolver.forget_no_data(&question);
     }
-    let Some(denied_by) = dispute.filter(|_| !is_denied) else { return found };
-    // Another resolver knows the addresses, and perhaps MX records. However slow it is, those that denied them are not asked.
-    let outcome = shard.resolver.look_up_elsewhere(&question, urgent, &denied_by).await;
+    let takes_no_mail = matches!(found, Err(Dead::TakesNoMail(NoMail::NoMailHost)));
+    let outcome = match dispute.filter(|_| !is_denied) {
+        // Another resolver knows the addresses, and perhaps MX records. However slow it is, those that denied them are not asked.
+        Some(denied_by) => Some(shard.resolver.look_up_elsewhere(&question, urgent, &denied_by).await),
+        // One resolver may deny the MX records, and another honestly say that there are no addresses.
+        None if plan.is_implicit() && takes_no_mail => shard.resolver.look_up_at_each(&question).await,
+        None => None,
+    };
+    let Some(outcome) = outcome else { return found };
     if shard.stories.get() {
         story.push(tell(&question, &outcome));
     }

@@ -6,6 +6,8 @@ use crate::inquiry::Inquiry;
 use crate::{Answer, Finding, Outage, Priority, Request};
 use engine_proto::address::Address;
 use engine_proto::verdict::Reason;
+use engine_proto::verdict::classify::Classification;
+use engine_proto::verdict::evidence::Held;
 use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -37,6 +39,8 @@ pub(crate) struct State {
     pub(crate) was_refused: bool,
     /// It was accepted in a session that did not prove that.
     pub(crate) was_accepted: bool,
+    /// It was refused in a session that ended behind that; the next one at the host is to prove it.
+    pub(crate) carried: Option<Box<CarriedRefusal>>,
     /// What is answered if nothing better comes.
     pub(crate) fallback: Finding,
     /// Asking all over again after this long may bring more than the fallback: what was heard was transient.
@@ -52,6 +56,14 @@ pub(crate) struct State {
     /// A server has spoken about it: see [`Mailbox::heard`].
     heard: bool,
     answered: bool,
+}
+
+/// A refusal that the session could not prove any more.
+pub(crate) struct CarriedRefusal {
+    /// Names its domain at the host.
+    pub(crate) number: u64,
+    pub(crate) held: Held,
+    pub(crate) said: Classification,
 }
 
 /// Where a client's answers go, and how many it may still get.
@@ -174,6 +186,7 @@ impl Work {
             suspect: false,
             was_refused: false,
             was_accepted: false,
+            carried: None,
             fallback: unverifiable("dns_timeout", None),
             again: None,
             asked_again: false,
@@ -233,6 +246,7 @@ impl Work {
         self.asked_again = true;
         self.tried = 0;
         self.returns = 0;
+        self.carried = None;
         self.note(|| format!("that may pass: asked again in {} s", after.as_secs()));
         Some(after)
     }

@@ -183,6 +183,21 @@ fn a_second_honest_resolver_is_enough_however_slow_it_is() {
     engine.stop();
 }
 
+#[test]
+fn records_that_one_resolver_denies_are_asked_of_the_others() {
+    let denies = "[[domain]]\nname = \"split.example\"\nmx = \"none\"\n";
+    let denies = world(&format!("{denies}[[domain]]\nname = \"bare.example\"\nmx = \"none\"\n"));
+    let knows = "[[domain]]\nname = \"split.example\"\nmx = \"null\"\n";
+    let knows = world(&format!("{knows}[[domain]]\nname = \"bare.example\"\nmx = \"none\"\n"));
+    let engine = engine(&[&denies, &knows]);
+    let client = engine.client(64);
+    assert_eq!(ask(&client, "a@split.example"), "null_mx");
+    assert_eq!(ask(&client, "a@bare.example"), "no_mail_host", "no resolver knows any record");
+    engine.stop();
+    let asked = denies.stop().dns[&mailnet::DnsKind::Udp];
+    assert!(asked < 12, "the first resolver is asked {asked} times");
+}
+
 /// 600 domains, half of which do not exist, at a resolver with little room: all are right within 5 s.
 fn all_are_right_soon(options: &str) {
     let net = with_options(options);

@@ -240,6 +240,11 @@ impl SitePace {
         self.errors.limit < self.errors.most || self.errors.most <= ERRORS_AT_FIRST
     }
 
+    /// Refusals after which the site ends a session, or takes its time.
+    pub fn errors_borne(&self) -> u32 {
+        self.errors.limit
+    }
+
     /// How many more recipients a session may have, and how many more may be refused, going by the profile.
     pub fn left(&self, tally: &Tally) -> (usize, usize) {
         let recipients = self.ceiling.session_recipients.saturating_sub(tally.asked);

@@ -61,13 +61,11 @@ impl<R: Runtime> ProbeContext<'_, R> {
         let refused = refused.map(|domain| self.number(&domain));
         let (knowledge, now) = (self.shard.knowledge.borrow(), R::now());
         let no_postmaster = refused.is_some_and(|domain| knowledge.has_no_postmaster(domain, now));
-        let contradicted = refused.is_some_and(|domain| knowledge.has_contradicted(domain, now));
         drop(knowledge);
         // Where a session takes one transaction nothing can be asked behind it.
         let known = !course.one_transaction && self.known_mailbox(course).is_some();
         let no_postmaster = no_postmaster || course.one_transaction;
-        let changed = contradicted || self.route().changes.get() > 0;
-        Context { honest: self.group.is_honest(), known, no_postmaster, changed }
+        Context { honest: self.group.is_honest(), known, no_postmaster }
     }
 
     /// Whether this host, or another one of the same domains, accepted a mailbox within the hour.

@@ -178,10 +178,13 @@ pub(super) fn cut_off<R: Runtime>(
     }
 }
 
-/// What the server said of us when it ended the session at a recipient with 421: that we are too fast, or ask about too
-/// many who do not exist, or are not wanted. `None` where it says nothing of the kind.
+/// What the server said of us when it ended the session with 421, at a recipient or behind it: that we are too fast, or ask
+/// about too many who do not exist, or are not wanted. `None` where it says nothing of the kind.
 pub(super) fn busy<R: Runtime>(context: &ProbeContext<'_, R>, closure: &Closure) -> Option<Classification> {
-    let Closure::Refused { step: Step::Rcpt(_), reply } = closure else { return None };
+    let Closure::Refused { step: Step::Rcpt(_) | Step::Rset | Step::Mail | Step::Idle, reply } = closure
+    else {
+        return None;
+    };
     #[cfg(feature = "sim")]
     if crate::sim::planted(crate::sim::Fault::IgnoreBusy) {
         return None;

@@ -7,7 +7,7 @@ use super::transaction::{After, Answered, Course, Heard, Recipients, hear};
 use crate::runtime::Runtime;
 use crate::session::Session;
 use crate::site::{DOWN, HeldAnswers, UnclearWait};
-use crate::work::{Work, unverifiable};
+use crate::work::{CarriedRefusal, Work, unverifiable};
 use crate::{Finding, Priority};
 use engine_proto::address::Address;
 use engine_proto::limits::{CHANGES_MAX, CONTROL_UNKNOWN_TTL, TRANSACTION_RECIPIENTS_MAX};
@@ -18,7 +18,7 @@ use engine_proto::smtp::reply::Reply;
 use engine_proto::verdict::catch_all::{ControlFinding, settle};
 use engine_proto::verdict::classify::{Classification, classify, reason_at_rcpt};
 use engine_proto::verdict::evidence::{
-    CHECKPOINT_MIN, Held, Proof, Question, RUN_MIN, Released, SessionEvidence, Told,
+    CHECKPOINT_MIN, Held, Proof, Question, REFUSALS_CARRIED_MAX, RUN_MIN, Released, SessionEvidence, Told,
 };
 use engine_proto::verdict::{Class, Reason, Scope, Stage};
 use std::collections::BTreeMap;
@@ -67,6 +67,36 @@ pub(super) async fn prove<R: Runtime>(
     }
     release(context, course, false);
     After::Leave
+}
+
+/// Asks about a known mailbox first, at a host that ends sessions after a refusal or two: nothing can be asked behind those.
+/// `None` where there is no such host, or no such mailbox.
+pub(super) async fn open_with_known<R: Runtime>(
+    context: &ProbeContext<'_, R>,
+    session: &mut Session<R>,
+    course: &mut Course,
+) -> Option<After> {
+    let ends_soon = context.group.site.pace.borrow().errors_borne() <= REFUSALS_CARRIED_MAX;
+    let is_wanted = ends_soon && !context.group.is_honest() && !course.one_transaction;
+    if !is_wanted || course.opened.is_some() || course.held.evidence.borrow().has_accepted() {
+        return None;
+    }
+    course.opened = Some(0);
+    let host = Rc::clone(&context.route().host);
+    let recipient = context.shard.knowledge.borrow().mailbox_first(&host, R::now())?;
+    let room = context.group.refusal_room_for_proof(context.shard.refusal_step());
+    if room < 2 || context.group.site.pace.borrow().left(&course.tally).0 < 2 {
+        return None;
+    }
+    course.opened = Some(1);
+    let asked =
+        Asked { question: Question::KnownFirst, recipient, private: true, elsewhere: Some(Rc::clone(&host)) };
+    let after = ask(context, session, course, vec![asked]).await;
+    if course.held.evidence.borrow().has_accepted() {
+        return Some(after);
+    }
+    context.shard.knowledge.borrow_mut().mailbox_first_failed(&host, R::now());
+    Some(if after == After::Open { After::Leave } else { after })
 }
 
 /// A question with the recipient that it is asked about.
@@ -133,6 +163,8 @@ fn recipient<R: Runtime>(
             let domain = of(None, Some(Held::Refused)).or_else(|| of(None, Some(Held::Denied)))?.domain();
             Some((format!("postmaster@{}", domain.as_str()), false, None))
         }
+        // It is chosen by whoever asks it.
+        Question::KnownFirst => None,
         Question::Known { domain } => {
             let held =
                 of(domain, Some(Held::Accepted)).map(|address| (address.as_str().to_owned(), true, None));
@@ -231,9 +263,11 @@ impl<R: Runtime> Recipients<R> for Questions {
     fn cut_off(&mut self, context: &ProbeContext<'_, R>, closure: &Closure, tally: &Tally) {
         blame(context, closure, tally);
         let at = self.asked.iter().flatten().next();
-        if let Some(&Asked { question: Question::Control { domain, .. }, .. }) = at
-            && ends_at_recipient(closure)
-        {
+        let domain = match at.map(|asked| asked.question) {
+            Some(Question::Control { domain, .. } | Question::Known { domain: Some(domain) }) => domain,
+            _ => return,
+        };
+        if ends_at_recipient(closure) {
             self.held.ended_at_control.set(Some(domain));
         }
     }
@@ -295,6 +329,10 @@ fn answered<R: Runtime>(
                 None => {}
             }
         }
+        // This host has accepted it now, whichever did before.
+        (Question::Known { .. } | Question::KnownFirst, Told::Accepted) => {
+            context.on_known(&asked.recipient, false, at);
+        }
         (Question::Postmaster, Told::Accepted) => {
             let recipient = Address::parse(&asked.recipient).ok();
             let domain = recipient.map(|address| context.number(address.domain()));
@@ -317,7 +355,8 @@ fn answered<R: Runtime>(
     }
     held.evidence.borrow_mut().told(asked.question, told);
     // A refusal that proves nothing may be what the host says to everyone.
-    if told == Told::RefusedUnclearly { Heard::Refusal } else { Heard::Answer }
+    let is_answer = matches!(told, Told::Accepted | Told::Refused) || reply.is_transient();
+    if is_answer { Heard::Answer } else { Heard::Refusal }
 }
 
 fn name(question: Question) -> &'static str {
@@ -325,6 +364,7 @@ fn name(question: Question) -> &'static str {
         Question::Control { second: false, .. } => "control recipient",
         Question::Control { second: true, .. } => "second control recipient",
         Question::Known { .. } => "a mailbox that was accepted before, asked again",
+        Question::KnownFirst => "a mailbox that was accepted before, asked first",
         Question::RefusedBefore { .. } => "a recipient that was refused before, asked again",
         Question::Postmaster => "postmaster",
     }
@@ -468,7 +508,7 @@ fn settle_released<R: Runtime>(
             work.finish(unverifiable("control_unclear", Some(CONTROL_UNKNOWN_TTL)));
             None
         }
-        (Held::Accepted, Proof::Lost) => {
+        (Held::Accepted, Proof::Lost | Proof::Carried) => {
             work.was_accepted = true;
             returned(work, UNANSWERED, now)
         }
@@ -485,6 +525,12 @@ fn settle_released<R: Runtime>(
             // The next session may meet the same: not for ever.
             work.returns += 1;
             returned(work, CHANGED, now)
+        }
+        (Held::Refused | Held::Denied, Proof::Carried) => {
+            work.was_refused = true;
+            let number = context.number(work.address.domain());
+            work.carried = Some(Box::new(CarriedRefusal { number, held, said }));
+            returned(work, UNPROVEN, now)
         }
         (Held::Refused | Held::Denied, proof) => {
             work.was_refused = true;
@@ -529,6 +575,9 @@ fn in_words_of(held: Held, proof: Proof) -> &'static str {
         (_, Proof::CatchAll) => "the control recipient was accepted, too",
         (_, Proof::Changed) => "the server changed its behaviour, so the answer proves nothing",
         (_, Proof::Unclear) => "what was asked behind the answer brought no clear reply",
+        (_, Proof::Carried) => {
+            "the session ended before the answer could be proven; the next one may prove it"
+        }
         (_, Proof::Lost) => "the session ended before the answer could be proven",
     }
 }

@@ -7,7 +7,7 @@ use crate::runtime::Runtime;
 use crate::session::Session;
 use crate::site::HeldAnswers;
 use engine_proto::pace::Tally;
-use engine_proto::smtp::dialog::{Closure, Event, Step};
+use engine_proto::smtp::dialog::{Closure, Event};
 use engine_proto::smtp::reply::Reply;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -77,8 +77,8 @@ pub(super) struct Course {
     pub(super) held: Rc<HeldAnswers>,
     /// The server takes one transaction a session: control recipients go into the one of their domain's recipients.
     pub(super) one_transaction: bool,
-    /// The server has refused a recipient for good.
-    has_refused: bool,
+    /// How many known mailboxes were asked about in front of all others, once that was decided.
+    pub(super) opened: Option<u32>,
     tarpit: Tarpit,
 }
 
@@ -97,6 +97,7 @@ pub(super) async fn hear<R: Runtime>(
     let pace = &context.group.site.pace;
     let counted = AskedRecipients::begin(context.group.refusals.as_ref(), asked);
     let route = &context.group.routes[context.index];
+    let step = |context: &ProbeContext<'_, R>| context.shard.shared.refusal_step(R::now());
     loop {
         let event = session.next().await;
         if let Some(story) = &mut session.story {
@@ -135,7 +136,7 @@ pub(super) async fn hear<R: Runtime>(
                     && !pace.borrow().ceiling().waits_out_tarpits
                 {
                     pace.borrow_mut().tarpitted(errors);
-                    abandon(context, session, course, &counted);
+                    counted.lost(session.dialog.unanswered(), step(context));
                     recipients.put_back(context);
                     return After::Leave;
                 }
@@ -156,35 +157,19 @@ pub(super) async fn hear<R: Runtime>(
                 return if recipients.put_back(context) { after } else { After::Leave };
             }
             Event::Over(Closure::TimedOut(_)) if session.limit <= R::now() => {
-                abandon(context, session, course, &counted);
+                counted.lost(session.dialog.unanswered(), step(context));
                 recipients.out_of_time(context);
                 return After::Over;
             }
             Event::Over(closure) => {
-                if matches!(closure, Closure::TimedOut(_)) {
-                    abandon(context, session, course, &counted);
-                } else if course.has_refused && matches!(closure, Closure::Closed(Step::Rcpt(_))) {
-                    // A refusal may be in what the broken connection took along.
-                    counted.abandon(1, context.shard.shared.refusal_step(R::now()));
+                if !matches!(closure, Closure::Refused { .. }) {
+                    counted.lost(session.dialog.unanswered(), step(context));
                 }
                 recipients.cut_off(context, &closure, &course.tally);
                 return After::Over;
             }
             Event::StartTls => {}
         }
-    }
-}
-
-/// We leave a session before it has answered for all. A server that is slow to refuse will refuse the others as well, and
-/// counts them; one that hangs without a word is no such server.
-fn abandon<R: Runtime>(
-    context: &ProbeContext<'_, R>,
-    session: &Session<R>,
-    course: &Course,
-    counted: &AskedRecipients,
-) {
-    if course.tarpit.is_slow {
-        counted.abandon(session.dialog.unanswered(), context.shard.shared.refusal_step(R::now()));
     }
 }
 
@@ -206,7 +191,6 @@ impl Course {
     fn note(&mut self, reply: &Reply) {
         self.tally.answers += 1;
         self.tally.errors += u32::from(!reply.is_positive());
-        self.has_refused |= reply.is_permanent();
     }
 }
 
@@ -217,8 +201,6 @@ struct Tarpit {
     last: Option<Instant>,
     quick: u32,
     slow: u32,
-    /// A refusal took its time.
-    is_slow: bool,
     /// Refusals before the first slow one.
     errors: u32,
 }
@@ -242,7 +224,6 @@ impl Tarpit {
     fn note(&mut self, now: Instant, reply: &Reply, errors: u32) -> Option<u32> {
         let wait = self.last.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
         self.last = Some(now);
-        self.is_slow |= wait >= SLOW && !reply.is_positive();
         if wait < QUICK {
             self.quick += 1;
             // The replies of one read come at once, behind the pause that was made before the first of them.

@@ -22,6 +22,11 @@ impl Upstreams {
         least.map_or(0, |(at, _)| at)
     }
 
+    /// Whether it answered when it was last asked, and with proof.
+    pub fn is_well(&self, upstream: usize) -> bool {
+        self.silent.get(upstream) == Some(&0)
+    }
+
     /// Learns from a lookup that has ended.
     pub fn note(&mut self, lookup: &Lookup) {
         for (upstream, silent) in self.silent.iter_mut().enumerate() {

@@ -13,6 +13,8 @@
 //! - a control recipient that is refused in words that prove nothing shows discrimination all the same where a mailbox of the
 //!   domain is accepted again behind it, and once more behind a second control recipient of another shape.
 //!
+//! Where the session ends before its refusals could be proven, and has heard few, they are carried into the next one at the
+//! host ([`SessionEvidence::carry`]): an accept there proves them.
 //! Everything else is no proof, and the recipients are asked again in another session, or end as unverifiable.
 //! A checkpoint closes after [`CHECKPOINT_MIN`] answers and at the end of the session. Each one that finds the server
 //! unchanged doubles the next, up to [`CHECKPOINT_MAX`].
@@ -30,11 +32,12 @@ pub const CHECKPOINT_MIN: u32 = 20;
 pub const CHECKPOINT_MAX: u32 = 320;
 /// So many refusals in a row need a proof even where no mailbox is known.
 pub const RUN_MIN: u32 = 12;
-/// So many refusals in a row stand where the session ended before they could be proven: servers that end sessions early
-/// (Postfix under stress after one error) bear no question behind them.
-pub const RUN_UNPROVEN_MAX: u32 = 2;
+/// Servers that end sessions after so few refusals (Postfix under stress after one) bear no question behind them. There a
+/// refusal behind an accept of the same session is carried into the next session, which begins with an accept as long as the
+/// server has not changed. After more refusals the server may have changed for this session alone.
+pub const REFUSALS_CARRIED_MAX: u32 = 2;
 
-const _: () = assert!(RUN_MIN <= CHECKPOINT_MIN && RUN_UNPROVEN_MAX < RUN_MIN);
+const _: () = assert!(RUN_MIN <= CHECKPOINT_MIN && REFUSALS_CARRIED_MAX < RUN_MIN);
 
 /// What an answer to a recipient of the caller's says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +67,8 @@ pub enum Question {
         /// The domain, where it has to be this one.
         domain: Option<u64>,
     },
+    /// A mailbox that was accepted before, in front of recipients that the session may end at.
+    KnownFirst,
     /// A recipient of this domain that was refused before: the control recipient was accepted behind it.
     RefusedBefore {
         /// The domain.
@@ -113,8 +118,6 @@ pub struct Context {
     pub known: bool,
     /// `postmaster@` the domain was refused within the last hour.
     pub no_postmaster: bool,
-    /// The host changed its behaviour in the session before, or contradicted itself within the last hour.
-    pub changed: bool,
 }
 
 /// What an answer turned out to be worth.
@@ -128,6 +131,9 @@ pub enum Proof {
     Changed,
     /// What was asked behind it brought no clear answer.
     Unclear,
+    /// The session ended before it could be proven, and the next one at the host can still prove it: see
+    /// [`SessionEvidence::carry`].
+    Carried,
     /// The session ended before it could be proven.
     Lost,
 }
@@ -144,6 +150,9 @@ pub struct Released<T> {
     /// What it is worth.
     pub proof: Proof,
 }
+
+/// The time of answers of an earlier session: before all of this one.
+const CARRIED_AT: u32 = 0;
 
 /// An answer that is held.
 #[derive(Debug)]
@@ -264,6 +273,18 @@ impl<T> SessionEvidence<T> {
         self.entries.push(Entry { item, held, said, domain, at });
     }
 
+    /// Takes in a refusal that an earlier session at the host ended behind ([`Proof::Carried`]).
+    pub fn carry(&mut self, item: T, held: Held, said: Classification, domain: u64, urgent: bool) {
+        self.since_checkpoint += 1;
+        self.urgent |= urgent;
+        self.entries.push(Entry { item, held, said, domain, at: CARRIED_AT });
+    }
+
+    /// Whether a mailbox was accepted in this session.
+    pub fn has_accepted(&self) -> bool {
+        self.accepted.is_some()
+    }
+
     /// An answer was heard that the caller did not hold back: it counts as evidence for the others.
     pub fn note(&mut self, held: Held, domain: u64) {
         match held {
@@ -353,6 +374,11 @@ impl<T> SessionEvidence<T> {
         match question {
             Question::Control { domain, second } => self.on_control(domain, second, told),
             Question::Known { domain } => self.on_known(domain, told),
+            Question::KnownFirst if told == Told::Accepted => {
+                // It says nothing of what comes behind it.
+                self.on_accepted();
+            }
+            Question::KnownFirst => self.on_known(None, told),
             Question::RefusedBefore { domain } => {
                 let still = told != Told::Accepted;
                 self.shown.entry(domain).or_default().refused_again = Some(still);
@@ -436,22 +462,26 @@ impl<T> SessionEvidence<T> {
     fn proof_of_refusal(&self, entry: &Entry<T>, context: Context, alive: bool) -> Proof {
         let accepted_behind = self.accepted.is_some_and(|accepted| accepted > entry.at);
         let told = self.known.or(self.postmaster);
-        let needs_none = context.honest || !self.is_run_to_prove(context);
+        let is_carried = entry.at == CARRIED_AT;
+        let needs_none = context.honest || !(is_carried || self.is_run_to_prove(context));
         match told {
             _ if accepted_behind => Proof::Proven,
             // A mailbox that was accepted before is refused.
             _ if self.known == Some(Told::Refused) => Proof::Changed,
             None if needs_none => Proof::Proven,
-            None if !alive && self.run <= RUN_UNPROVEN_MAX && !self.changed && !context.changed => {
-                Proof::Proven
-            }
             None if self.changed => Proof::Changed,
+            None if !alive && (is_carried || self.may_be_carried(entry)) => Proof::Carried,
             None => Proof::Lost,
             // `postmaster@` is refused like the others, or brought no clear answer: no mailbox is known that could tell.
             Some(_) if self.known.is_none() && !self.changed => Proof::Proven,
             Some(_) if self.known.is_none() => Proof::Changed,
             Some(_) => Proof::Unclear,
         }
+    }
+
+    /// Whether the next session can prove a refusal of this one: see [`REFUSALS_CARRIED_MAX`].
+    fn may_be_carried(&self, entry: &Entry<T>) -> bool {
+        self.refusals <= REFUSALS_CARRIED_MAX && self.accepted.is_some_and(|accepted| accepted < entry.at)
     }
 
     /// Whether the refusals behind the last accept need a proof, and there is somebody to ask for it.

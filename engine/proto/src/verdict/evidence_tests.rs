@@ -3,7 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 
-const OTHERS: Context = Context { honest: false, known: false, no_postmaster: false, changed: false };
+const OTHERS: Context = Context { honest: false, known: false, no_postmaster: false };
 const KNOWN: Context = Context { known: true, ..OTHERS };
 
 /// How a server answers from some refusal on.
@@ -42,7 +42,7 @@ impl Server {
 
     fn told(&mut self, question: Question) -> Told {
         let exists = match question {
-            Question::Known { .. } => true,
+            Question::Known { .. } | Question::KnownFirst => true,
             Question::Postmaster => self.has_postmaster,
             Question::Control { .. } | Question::RefusedBefore { .. } => false,
         };
@@ -297,16 +297,69 @@ fn a_lost_session_proves_what_was_proven_before() {
         released.into_iter().map(|one| one.proof).collect::<Vec<_>>()
     };
     assert_eq!(rows(0), [Proof::Proven, Proof::Lost]);
-    assert_eq!(rows(1), [Proof::Proven; 3], "a server under stress that ends a session after one error");
-    assert_eq!(rows(5)[2..], [Proof::Lost; 5]);
+    assert_eq!(
+        rows(1),
+        [Proof::Proven, Proof::Proven, Proof::Carried],
+        "it was seen to accept somebody before"
+    );
+    assert_eq!(rows(5)[2..], [Proof::Lost; 5], "after so many it may have changed for this session alone");
 }
 
 #[test]
-fn a_lost_session_proves_no_refusal_of_a_host_that_has_just_changed() {
+fn a_lost_session_proves_no_refusal_where_a_mailbox_is_known() {
+    let known = Context { known: true, ..OTHERS };
+    for (context, first, expected) in [
+        (OTHERS, None, Proof::Proven),
+        (known, None, Proof::Lost),
+        (known, Some(Told::Accepted), Proof::Carried),
+        (known, Some(Told::Refused), Proof::Changed),
+        (Context { honest: true, ..known }, None, Proof::Proven),
+    ] {
+        let mut evidence = SessionEvidence::default();
+        first.into_iter().for_each(|told| evidence.told(Question::KnownFirst, told));
+        evidence.hold((), Held::Refused, SAID, 1, false);
+        assert_eq!(evidence.close(context, false)[0].proof, expected, "{context:?} {first:?}");
+    }
+}
+
+#[test]
+fn the_next_session_proves_a_refusal_that_is_carried_into_it() {
+    let known = Context { known: true, ..OTHERS };
+    let question = Question::Known { domain: None };
+    for (context, told, alive, expected) in [
+        (known, Told::Accepted, true, Proof::Proven),
+        (known, Told::Accepted, false, Proof::Proven),
+        (known, Told::Refused, true, Proof::Changed),
+        (known, Told::Nothing, true, Proof::Unclear),
+    ] {
+        let mut evidence = SessionEvidence::default();
+        evidence.carry((), Held::Refused, SAID, 1, false);
+        assert_eq!(evidence.questions(context), [question]);
+        evidence.told(question, told);
+        assert!(evidence.questions(context).is_empty());
+        assert_eq!(evidence.close(context, alive)[0].proof, expected, "{told:?} {alive}");
+    }
+    for (held, context, alive, expected) in [
+        (Some(Held::Accepted), known, false, Proof::Proven),
+        (Some(Held::Refused), known, false, Proof::Carried),
+        (None, known, false, Proof::Carried),
+        (None, OTHERS, true, Proof::Lost),
+    ] {
+        let mut evidence = SessionEvidence::default();
+        evidence.carry((), Held::Refused, SAID, 1, true);
+        assert!(evidence.is_due());
+        held.into_iter().for_each(|held| evidence.hold((), held, SAID, 1, false));
+        assert_eq!(evidence.close(context, alive)[0].proof, expected, "{held:?} {context:?} {alive}");
+    }
+}
+
+#[test]
+fn a_known_mailbox_that_is_asked_first_speaks_for_nobody_behind_it() {
     let mut evidence = SessionEvidence::default();
+    evidence.told(Question::KnownFirst, Told::Accepted);
     evidence.hold((), Held::Refused, SAID, 1, false);
-    let context = Context { known: true, changed: true, ..OTHERS };
-    assert_eq!(evidence.close(context, false)[0].proof, Proof::Lost);
+    let context = Context { known: true, ..OTHERS };
+    assert_eq!(evidence.questions(context), [Question::Known { domain: None }]);
 }
 
 #[test]

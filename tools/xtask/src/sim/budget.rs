@@ -68,6 +68,8 @@ struct Reply {
     /// When the client has it.
     heard: Duration,
     refused: bool,
+    /// The connection broke before it was answered, and nobody can tell what the answer would have been.
+    lost: bool,
 }
 
 /// The answers of an hour.
@@ -90,7 +92,7 @@ impl Refusals {
         refused: bool,
     ) -> Result<(), String> {
         let before = self.counts(now, HOUR);
-        self.answers.push_back(Reply { sent: now, heard, refused });
+        self.answers.push_back(Reply { sent: now, heard, refused, lost: false });
         let asked = before.refused + before.under_way + 1;
         let most = allowance.most(asked, before.accepted);
         if asked <= most {
@@ -102,11 +104,17 @@ impl Refusals {
         ))
     }
 
-    /// Whether the client may say that its budget is used up: half of the least that it has is refused or on its way.
+    /// A recipient was asked about that no answer came for.
+    pub fn lost(&mut self, now: Duration) {
+        self.answers.push_back(Reply { sent: now, heard: now, refused: true, lost: true });
+    }
+
+    /// Whether the client may say that its budget is used up: half of the least that it has is refused, on its way, or lost.
     pub fn is_cause(&mut self, allowance: Option<Allowance>, now: Duration) -> bool {
         // It may count a refusal a little longer.
         let counts = self.counts(now, HOUR + LONGER);
-        allowance.is_some_and(|allowance| counts.refused + counts.under_way >= allowance.least() / 2)
+        let lost = self.answers.iter().filter(|reply| reply.lost).count() as u32;
+        allowance.is_some_and(|allowance| counts.refused + counts.under_way + lost >= allowance.least() / 2)
     }
 
     /// `refused`: how long refusals count.
@@ -117,6 +125,7 @@ impl Refusals {
         let mut counts = Counts::default();
         for reply in &self.answers {
             let count = match reply {
+                Reply { lost: true, .. } => continue,
                 Reply { heard, .. } if *heard > now => &mut counts.under_way,
                 Reply { refused: true, sent, .. } if *sent + refused <= now => continue,
                 Reply { refused: true, .. } => &mut counts.refused,

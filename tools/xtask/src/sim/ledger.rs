@@ -50,8 +50,9 @@ pub struct Ledger {
     strangers: Vec<Vec<Said>>,
     /// Whom a session's answers were about, of each domain.
     sessions: HashMap<(u32, u32), Vec<(Said, Whom)>>,
-    /// The place of the last one that a session refused for itself, and rightly.
-    refused: HashMap<u32, u32>,
+    /// The place of the last recipient that nobody owns and that a session refused for itself, and rightly; and of the last
+    /// of all recipients.
+    refused: HashMap<u32, [u32; 2]>,
     /// Accepts of mailboxes that exist, of each domain and of each host.
     known: [HashMap<u32, Vec<Said>>; 2],
     /// Wrong verdicts of single checks at a host since it was seen to be honest.
@@ -101,7 +102,11 @@ impl Ledger {
             Whom::Postmaster => {}
         }
         if said.honest && said.permanent && said.word & OWN_REFUSAL != 0 {
-            self.refused.insert(said.link, said.place);
+            let last = self.refused.entry(said.link).or_default();
+            last[1] = said.place + 1;
+            if whom == Whom::Stranger {
+                last[0] = last[1];
+            }
         }
         self.sessions.entry((domain, said.link)).or_default().push((said, whom));
     }
@@ -148,28 +153,25 @@ impl Ledger {
     }
 
     /// Whether a mailbox that exists had been accepted there before this answer: of the same domain, or at the same host. It
-    /// is known for an hour where its session showed that it tells mailboxes apart; otherwise for a while, unless
-    /// strangers were accepted, too. `apart`: what is known of the host for one domain need not be known for another.
+    /// is known for an hour where its session showed that it tells mailboxes apart, otherwise for a while. Where strangers
+    /// were accepted, too, only the refusal of another stranger shows that: who accepts everyone may refuse a mailbox that
+    /// it closed. `apart`: what is known of the host for one domain need not be known for another.
     pub(super) fn is_behind_known_accept(&self, domain: u32, answer: &Said, apart: bool) -> bool {
         let [domains, hosts] = &self.known;
         let accepts_strangers = self.strangers[domain as usize].iter().any(|said| {
             said.word == ACCEPTED && said.sent <= answer.sent && answer.sent < said.heard + RECENT
         });
         let before = |said: &Said| {
-            let is_proven = || self.is_followed_by_honest_refusal(said.link, said.place);
-            let known = if is_proven() { RECENT } else { UNPROVEN };
-            let counts = known == RECENT || !accepts_strangers;
+            let [stranger, anybody] =
+                self.refused.get(&said.link).map_or([false; 2], |last| last.map(|at| at > said.place + 1));
+            let known = if anybody { RECENT } else { UNPROVEN };
+            let counts = stranger || !accepts_strangers;
             said.heard + MARGIN <= answer.sent && answer.sent < said.heard + known && counts
         };
         [domains.get(&domain), hosts.get(&answer.host).filter(|_| !apart)]
             .into_iter()
             .flatten()
             .any(|known| known.iter().any(before))
-    }
-
-    /// Whether a recipient of any domain was refused for itself, and rightly, after this place of a session.
-    fn is_followed_by_honest_refusal(&self, link: u32, place: u32) -> bool {
-        self.refused.get(&link).is_some_and(|&last| last > place)
     }
 
     /// Counts a wrong verdict of a single check at a host: how many there are by now.

@@ -129,6 +129,11 @@ impl Recipients {
         fate
     }
 
+    /// So many recipients were asked about at the site that no answer came for.
+    pub fn lost(&mut self, site: u32, count: usize, now: Duration) {
+        (0..count).for_each(|_| self.refusals[site as usize].lost(now));
+    }
+
     /// Judges a verdict.
     pub fn judge(&mut self, plan: &Plan, verdict: &Verdict) -> Result<(), String> {
         verdict.judge(plan, &mut self.ledger)

@@ -123,8 +123,8 @@ struct Traffic {
     /// Starts that are allowed now.
     starts: f64,
     filled: Duration,
-    /// When the client last heard that it is too fast.
-    pushed: Option<Duration>,
+    /// When the client heard that it is too fast, and on which connection.
+    pushed: Vec<(u32, Duration)>,
 }
 
 /// A request and what came of it.
@@ -141,8 +141,12 @@ pub struct Ticket {
 impl World {
     pub fn new(plan: Rc<Plan>, seed: u64, telling: Option<u64>) -> World {
         let starts = |site: &super::plan::Site| site.ceiling.starts_a_minute.min(site.ceiling.sessions);
-        let traffic =
-            |site| Traffic { open: 0, starts: f64::from(starts(site)), filled: Duration::ZERO, pushed: None };
+        let traffic = |site| Traffic {
+            open: 0,
+            starts: f64::from(starts(site)),
+            filled: Duration::ZERO,
+            pushed: Vec::new(),
+        };
         let ticket = |&(mailbox, at, priority)| Ticket {
             mailbox,
             priority,
@@ -209,6 +213,7 @@ impl World {
     /// Counts a new session of a host's site.
     fn start(&mut self, host: u32, now: Duration) {
         let site = self.plan.hosts[host as usize].site as usize;
+        let ticket = self.ticket_of(site as u32);
         let (ceiling, traffic) = (self.plan.sites[site].ceiling, &mut self.sites[site]);
         let most = f64::from(ceiling.starts_a_minute.min(ceiling.sessions));
         let rate = f64::from(ceiling.starts_a_minute) / 60.0;
@@ -217,33 +222,52 @@ impl World {
         traffic.open += 1;
         let (open, starts) = (traffic.open, traffic.starts);
         // What it was told while it connected it could not know; and servers may be slow to write.
-        let pushed = traffic.pushed.filter(|&pushed| pushed + PUSHED_MARGIN < now && now < pushed + PUSHED);
+        traffic.pushed.retain(|&(_, pushed)| now < pushed + PUSHED);
+        let mut pushed = traffic.pushed.iter().map(|&(_, pushed)| pushed);
+        let pushed = pushed.find(|&pushed| pushed + PUSHED_MARGIN < now);
         if let Some(pushed) = pushed.filter(|_| self.plan.pace != Pace::Lab) {
             let text = format!(
                 "a session with {} {:.1} s after it said that we are too fast",
                 self.plan.sites[site].name,
                 (now - pushed).as_secs_f64()
             );
-            self.breach(Invariant::Manners, None, text);
+            self.breach(Invariant::Manners, ticket, text);
         }
         if open > ceiling.sessions {
             let text =
                 format!("{open} sessions with {}, {} may be", self.plan.sites[site].name, ceiling.sessions);
-            self.breach(Invariant::Manners, None, text);
+            self.breach(Invariant::Manners, ticket, text);
         }
         if starts < -0.01 {
             let text = format!("too many session starts with {}", self.plan.sites[site].name);
-            self.breach(Invariant::Manners, None, text);
+            self.breach(Invariant::Manners, ticket, text);
         }
     }
 
-    fn with_peer(&mut self, link: Link, wire: &mut Wire, act: impl FnOnce(&mut Peer, &mut Scene<'_>)) {
+    /// A request whose story tells of the site.
+    fn ticket_of(&self, site: u32) -> Option<u64> {
+        let its = |ticket: &Ticket| {
+            let domain = self.plan.mailboxes[ticket.mailbox as usize].domain;
+            self.plan.domains[domain as usize].site == site
+        };
+        self.tickets.iter().position(its).map(|at| at as u64)
+    }
+
+    /// `asked`: about so many recipients.
+    fn with_peer(
+        &mut self,
+        link: Link,
+        wire: &mut Wire,
+        asked: usize,
+        act: impl FnOnce(&mut Peer, &mut Scene<'_>),
+    ) {
         let Some(Line::Mail { host, peer, ipv6, .. }) = self.links.get_mut(link.id as usize) else { return };
         let (host, plan) = (*host, Rc::clone(&self.plan));
         let manners = plan.manners(host, *ipv6);
         let (mut breaches, mut said, recipients) = (Vec::new(), Vec::new(), &mut self.recipients);
-        let telling = self.telling.is_some();
+        let (telling, mut decided) = (self.telling.is_some(), 0);
         let mut decide = |asked: &Asked<'_>, breaches: &mut Vec<String>| {
+            decided += 1;
             let fate = recipients.decide(&plan, host, manners, asked, breaches);
             if telling {
                 said.push(format!("{} {}", fate.words(), asked.address));
@@ -261,11 +285,14 @@ impl World {
         };
         act(peer, &mut scene);
         let (recipients, refused) = (peer.recipients, peer.refused);
+        let site = plan.hosts[host as usize].site;
+        self.recipients.lost(site, asked.saturating_sub(decided), link.now);
         if let Some(pushed) = peer.pushed.take() {
-            let site = &mut self.sites[plan.hosts[host as usize].site as usize];
-            site.pushed = site.pushed.max(Some(pushed));
+            let site = &mut self.sites[site as usize];
+            site.pushed.push((link.id, pushed));
+            said.push(format!("421, too fast; heard at {:.3} s", pushed.as_secs_f64()));
         }
-        let ceiling = plan.sites[plan.hosts[host as usize].site as usize].ceiling;
+        let ceiling = plan.sites[site as usize].ceiling;
         if recipients > ceiling.session_recipients {
             breaches.push(format!("{recipients} recipients in a session"));
         }
@@ -274,8 +301,9 @@ impl World {
         }
         said.into_iter().for_each(|said| self.tell(link, &format!("says {said}")));
         for text in breaches {
-            let name = &plan.hosts[host as usize].name;
-            self.breach(Invariant::Manners, None, format!("{name}, connection {}: {text}", link.id));
+            let host = &plan.hosts[host as usize];
+            let ticket = self.ticket_of(host.site);
+            self.breach(Invariant::Manners, ticket, format!("{}, connection {}: {text}", host.name, link.id));
         }
     }
 
@@ -365,7 +393,7 @@ impl engine::sim::World for World {
                 self.last_mail = self.last_mail.max(link.now + round_trip);
                 self.hosts_open[host as usize] += 1;
                 let busy = self.hosts_open[host as usize] > most;
-                self.with_peer(link, wire, |peer, scene| peer.greet(round_trip * 2, busy, scene));
+                self.with_peer(link, wire, 0, |peer, scene| peer.greet(round_trip * 2, busy, scene));
                 Connect::Open(round_trip)
             }
         }
@@ -389,14 +417,18 @@ impl engine::sim::World for World {
             self.tell(link, &String::from_utf8_lossy(bytes).replace("\r\n", " | "));
         }
         self.last_mail = self.last_mail.max(link.now);
-        self.with_peer(link, wire, |peer, scene| peer.hear(bytes, scene));
+        let asked = bytes.split(|&byte| byte == b'\n').filter(|line| line.starts_with(b"RCPT TO:")).count();
+        self.with_peer(link, wire, asked, |peer, scene| peer.hear(bytes, scene));
     }
 
     fn hung_up(&mut self, link: Link) {
         self.tell(link, "closed");
         let Some(line) = self.links.get_mut(link.id as usize) else { return };
         if let Line::Mail { host, open, .. } = std::mem::replace(line, Line::Nobody) {
-            self.sites[self.plan.hosts[host as usize].site as usize].open -= 1;
+            let site = &mut self.sites[self.plan.hosts[host as usize].site as usize];
+            site.open -= 1;
+            // What is still on its way nobody hears.
+            site.pushed.retain(|&(other, pushed)| other != link.id || pushed + PUSHED_MARGIN <= link.now);
             self.hosts_open[host as usize] -= u32::from(open);
             self.note(u64::from(link.id), b"closed");
         }
