@@ -3,6 +3,7 @@
 
 mod context;
 mod endings;
+mod greylisting;
 mod proving;
 mod replies;
 mod transaction;
@@ -218,6 +219,9 @@ async fn next<R: Runtime>(
     }
     if holds {
         return Ok(prove(context, session, course).await);
+    }
+    if let Some(after) = greylisting::introduce(context, session, course).await {
+        return Ok(after);
     }
     // Those who have heard all that this host has to say may have no other.
     strand(shard, group);

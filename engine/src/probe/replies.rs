@@ -54,7 +54,10 @@ pub(super) fn answered<R: Runtime>(
             come_back(group, work, said.rule, R::now());
             return Heard::Push;
         }
-        Class::Greylisted => work.finish(unverifiable(said.rule, Some(GREYLISTING_WAIT))),
+        Class::Greylisted => {
+            held.on_greylisted(work.address.domain());
+            work.finish(unverifiable(said.rule, Some(GREYLISTING_WAIT)));
+        }
         _ if said.scope == Scope::Session => {
             // Twice the same, from it or from others here: another address may do, above all one of the other family.
             let known = route.says_so(said.rule);

@@ -2,6 +2,7 @@
 //! [`engine_proto::verdict::evidence`].
 
 use crate::work::Work;
+use engine_proto::address::Domain;
 use engine_proto::verdict::Class;
 use engine_proto::verdict::classify::Classification;
 use engine_proto::verdict::evidence::SessionEvidence;
@@ -20,7 +21,12 @@ pub(crate) struct HeldAnswers {
     pub(crate) learned: RefCell<BTreeSet<u64>>,
     /// When to ask again, if the control recipient got a reply that proves nothing.
     pub(crate) unclear_wait: Cell<UnclearWait>,
+    /// The domains that recipients were greylisted of.
+    greylisted: RefCell<Vec<Domain>>,
 }
+
+/// So many domains of a session are remembered for that.
+const GREYLISTED_MAX: usize = 20;
 
 /// How soon an unclear reply to a control recipient may turn into a clear one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -42,6 +48,19 @@ impl HeldAnswers {
             Class::Temporary => UnclearWait::Soon,
             _ => UnclearWait::Long,
         });
+    }
+
+    /// A recipient of the domain was greylisted.
+    pub(crate) fn on_greylisted(&self, domain: &Domain) {
+        let mut greylisted = self.greylisted.borrow_mut();
+        if greylisted.len() < GREYLISTED_MAX && !greylisted.contains(domain) {
+            greylisted.push(domain.clone());
+        }
+    }
+
+    /// The domains that recipients were greylisted of since this was last asked.
+    pub(crate) fn take_greylisted(&self) -> Vec<Domain> {
+        self.greylisted.take()
     }
 
     /// Takes those that are such out, unproven. A session that is busy with them just now keeps them a moment longer.
