@@ -12,6 +12,7 @@ use engine_proto::limits::{
     REFUSALS_SINGLE_MAX,
 };
 use engine_proto::verdict::catch_all::ControlFinding;
+use engine_proto::verdict::evidence::RUN_MIN;
 use std::hash::BuildHasher;
 use std::rc::Rc;
 use std::time::Instant;
@@ -73,13 +74,19 @@ struct Known {
     no_postmaster: Option<Instant>,
     /// What showed nothing may soon show something.
     passes: bool,
-    /// A session saw it refuse many recipients in a row.
-    refused_many: Option<Instant>,
+    /// How many recipients it refused in sessions that it accepted nobody in, and when it last did.
+    refused: u8,
+    refused_at: Option<Instant>,
 }
 
 impl Known {
     fn is_contradicted(&self, now: Instant) -> bool {
         self.contradicted.is_some_and(|until| until > now)
+    }
+
+    fn has_refused_many(&self, now: Instant) -> bool {
+        let is_fresh = self.refused_at.is_some_and(|at| at + CONTROL_TTL > now);
+        is_fresh && u32::from(self.refused) >= RUN_MIN
     }
 }
 
@@ -117,14 +124,23 @@ impl Knowledge {
         })
     }
 
-    /// A session saw the domain refuse many recipients in a row here, and proved that.
-    pub(crate) fn learned_refusals(&mut self, number: u64, now: Instant) {
-        self.entry(number, now).refused_many = Some(now);
+    /// A session saw the domain refuse so many recipients in a row here and accept nobody, and proved that.
+    pub(crate) fn learned_refusals(&mut self, number: u64, refused: u32, now: Instant) {
+        let is_doubtful = |known: &Known| known.finding == ControlFinding::AcceptsAll;
+        if refused < RUN_MIN && !self.known.get(&number).is_some_and(is_doubtful) {
+            return;
+        }
+        let known = self.entry(number, now);
+        if known.refused_at.is_none_or(|at| at + CONTROL_TTL <= now) {
+            known.refused = 0;
+        }
+        known.refused = known.refused.saturating_add(u8::try_from(refused).unwrap_or(u8::MAX));
+        known.refused_at = Some(now);
     }
 
-    /// Whether a session saw that within the hour.
+    /// Whether sessions saw it refuse many within the hour: it cannot be a domain that accepts everyone.
     pub(crate) fn has_refused_many(&self, number: u64, now: Instant) -> bool {
-        self.known.get(&number).and_then(|known| known.refused_many).is_some_and(|at| at + CONTROL_TTL > now)
+        self.known.get(&number).is_some_and(|known| known.has_refused_many(now))
     }
 
     /// Whether two sessions in a row showed, within the hour, that every recipient of the domain is accepted here.
@@ -134,8 +150,8 @@ impl Knowledge {
         let sessions = if crate::sim::planted(crate::sim::Fault::SpareEarly) { 1 } else { sessions };
         self.known.get(&number).is_some_and(|known| {
             let fresh = known.at + CONTROL_TTL > now && !known.is_contradicted(now);
-            let alone = known.refused_many.is_none_or(|at| at + CONTROL_TTL <= now);
-            known.finding == ControlFinding::AcceptsAll && known.sessions >= sessions && fresh && alone
+            let shown = known.finding == ControlFinding::AcceptsAll && known.sessions >= sessions;
+            shown && fresh && !known.has_refused_many(now)
         })
     }
 
@@ -342,7 +358,8 @@ impl Knowledge {
             contradicted: None,
             no_postmaster: None,
             passes: false,
-            refused_many: None,
+            refused: 0,
+            refused_at: None,
         })
     }
 
@@ -432,14 +449,30 @@ mod tests {
         for first in [true, false] {
             let mut knowledge = Knowledge::default();
             if first {
-                knowledge.learned_refusals(NUMBER, now);
+                knowledge.learned_refusals(NUMBER, RUN_MIN, now);
             }
             knowledge.learned(NUMBER, AcceptsAll, false, now);
             knowledge.learned(NUMBER, AcceptsAll, false, now);
             assert_eq!(knowledge.accepts_all(NUMBER, now), !first);
-            knowledge.learned_refusals(NUMBER, now);
+            knowledge.learned_refusals(NUMBER, RUN_MIN, now);
             assert!(!knowledge.accepts_all(NUMBER, now) && knowledge.has_refused_many(NUMBER, now));
         }
+    }
+
+    #[test]
+    fn refusals_of_several_sessions_add_up_where_a_domain_seems_to_accept_everyone() {
+        let (now, half) = (Instant::now(), RUN_MIN / 2);
+        let mut knowledge = Knowledge::default();
+        (0..3).for_each(|_| knowledge.learned_refusals(NUMBER, half, now));
+        assert!(!knowledge.has_refused_many(NUMBER, now), "nobody would be spared");
+        knowledge.learned(NUMBER, AcceptsAll, false, now);
+        knowledge.learned_refusals(NUMBER, half, now);
+        assert!(!knowledge.has_refused_many(NUMBER, now));
+        let later = now + CONTROL_TTL;
+        knowledge.learned_refusals(NUMBER, half, later);
+        assert!(!knowledge.has_refused_many(NUMBER, later), "the others were an hour ago");
+        knowledge.learned_refusals(NUMBER, half, later);
+        assert!(knowledge.has_refused_many(NUMBER, later));
     }
 
     #[test]

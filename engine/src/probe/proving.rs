@@ -84,8 +84,7 @@ pub(super) async fn open_with_known<R: Runtime>(
     course.opened = Some(0);
     let host = Rc::clone(&context.route().host);
     let recipient = context.shard.knowledge.borrow().mailbox_first(&host, R::now())?;
-    let room = context.group.refusal_room_for_proof(context.shard.refusal_step());
-    if room < 2 || context.group.site.pace.borrow().left(&course.tally).0 < 2 {
+    if !bears_another(context, session, &course.tally) {
         return None;
     }
     course.opened = Some(1);
@@ -97,6 +96,18 @@ pub(super) async fn open_with_known<R: Runtime>(
     }
     context.shard.knowledge.borrow_mut().mailbox_first_failed(&host, R::now());
     Some(if after == After::Open { After::Leave } else { after })
+}
+
+/// Whether the session has room for recipients behind one more transaction.
+fn bears_another<R: Runtime>(context: &ProbeContext<'_, R>, session: &Session<R>, tally: &Tally) -> bool {
+    let (transactions, asked, answers) = (tally.transactions + 1, tally.asked + 1, tally.answers + 1);
+    let behind = Tally { transactions, asked, answers, ..*tally };
+    let most = session.dialog.extensions().transactions_max;
+    let pace = context.group.site.pace.borrow();
+    context.group.refusal_room_for_proof(context.shard.refusal_step()) > 1
+        && most.is_none_or(|most| most > transactions)
+        && pace.group(&behind) > 0
+        && pace.left(&behind).0 > 0
 }
 
 /// A question with the recipient that it is asked about.
@@ -410,22 +421,22 @@ pub(super) fn release<R: Runtime>(context: &ProbeContext<'_, R>, course: &Course
     after
 }
 
-/// Remembers the domains of which so many recipients were refused, and none accepted, that they cannot be domains that accept
+/// Remembers of which domains recipients were refused, and none accepted: where that adds up they cannot be domains that accept
 /// everyone.
 fn learn_refusals<R: Runtime>(context: &ProbeContext<'_, R>, released: &[Released<Work>], now: Instant) {
-    let mut refused: BTreeMap<u64, u32> = BTreeMap::new();
-    for one in released.iter().filter(|one| one.held == Held::Refused && one.proof == Proof::Proven) {
-        *refused.entry(context.number(one.item.address.domain())).or_default() += 1;
-    }
-    refused.retain(|_, count| *count >= RUN_MIN);
-    if refused.is_empty() {
+    let is_refused = |one: &&Released<Work>| one.held == Held::Refused && one.proof == Proof::Proven;
+    if !context.group.catch_alls.get() && released.iter().filter(is_refused).count() < RUN_MIN as usize {
         return;
+    }
+    let mut refused: BTreeMap<u64, u32> = BTreeMap::new();
+    for one in released.iter().filter(is_refused) {
+        *refused.entry(context.number(one.item.address.domain())).or_default() += 1;
     }
     for one in released.iter().filter(|one| one.held == Held::Accepted) {
         refused.remove(&context.number(one.item.address.domain()));
     }
     let mut knowledge = context.shard.knowledge.borrow_mut();
-    refused.into_keys().for_each(|domain| knowledge.learned_refusals(domain, now));
+    refused.into_iter().for_each(|(domain, count)| knowledge.learned_refusals(domain, count, now));
 }
 
 /// Whether one session alone has shown that the only domain that it asked about accepts everyone. It may have met the one

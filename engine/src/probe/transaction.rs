@@ -165,7 +165,9 @@ pub(super) async fn hear<R: Runtime>(
                 if !matches!(closure, Closure::Refused { .. }) {
                     counted.lost(session.dialog.unanswered(), step(context));
                 }
-                recipients.cut_off(context, &closure, &course.tally);
+                // That a known mailbox was accepted in front of them brought nobody further.
+                let answers = course.tally.answers.saturating_sub(course.opened.unwrap_or(0));
+                recipients.cut_off(context, &closure, &Tally { answers, ..course.tally });
                 return After::Over;
             }
             Event::StartTls => {}

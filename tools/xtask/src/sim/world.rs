@@ -88,6 +88,9 @@ const DNS_SILENCE: Duration = Duration::from_secs(6);
 const PATIENCE: Duration = Duration::from_secs(4 * 3600);
 /// How much later than computed a client may have heard that.
 const PUSHED_MARGIN: Duration = Duration::from_millis(500);
+/// So many sessions may bring nobody an answer, and so many more for each request about the site.
+const IN_VAIN_MAX: u32 = 500;
+const IN_VAIN_A_REQUEST_MAX: u32 = 20;
 /// How long a site is left alone at least that says we are too fast.
 const PUSHED: Duration = Duration::from_secs(5);
 
@@ -125,6 +128,8 @@ struct Traffic {
     filled: Duration,
     /// When the client heard that it is too fast, and on which connection.
     pushed: Vec<(u32, Duration)>,
+    /// Sessions since a request about the site was last answered.
+    in_vain: u32,
 }
 
 /// A request and what came of it.
@@ -146,6 +151,7 @@ impl World {
             starts: f64::from(starts(site)),
             filled: Duration::ZERO,
             pushed: Vec::new(),
+            in_vain: 0,
         };
         let ticket = |&(mailbox, at, priority)| Ticket {
             mailbox,
@@ -220,7 +226,8 @@ impl World {
         traffic.starts = (traffic.starts + (now - traffic.filled).as_secs_f64() * rate).min(most) - 1.0;
         traffic.filled = now;
         traffic.open += 1;
-        let (open, starts) = (traffic.open, traffic.starts);
+        traffic.in_vain += 1;
+        let (open, starts, in_vain) = (traffic.open, traffic.starts, traffic.in_vain);
         // What it was told while it connected it could not know; and servers may be slow to write.
         traffic.pushed.retain(|&(_, pushed)| now < pushed + PUSHED);
         let mut pushed = traffic.pushed.iter().map(|&(_, pushed)| pushed);
@@ -236,6 +243,11 @@ impl World {
         if open > ceiling.sessions {
             let text =
                 format!("{open} sessions with {}, {} may be", self.plan.sites[site].name, ceiling.sessions);
+            self.breach(Invariant::Manners, ticket, text);
+        }
+        if in_vain == IN_VAIN_MAX + IN_VAIN_A_REQUEST_MAX * self.plan.sites[site].asked {
+            let name = &self.plan.sites[site].name;
+            let text = format!("{in_vain} sessions with {name} since it last brought an answer");
             self.breach(Invariant::Manners, ticket, text);
         }
         if starts < -0.01 {
@@ -463,6 +475,8 @@ impl engine::sim::World for World {
             self.breach(Invariant::Answered, Some(ticket), "answered twice".into());
             return None;
         }
+        let domain = self.plan.mailboxes[entry.mailbox as usize].domain;
+        self.sites[self.plan.domains[domain as usize].site as usize].in_vain = 0;
         self.judge_time(now, ticket);
         match answer.result {
             Err(Outage::Crowded) if self.tickets[ticket as usize].priority != Priority::Single => {
