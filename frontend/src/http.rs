@@ -8,6 +8,7 @@
 //! closes.
 
 mod assistants;
+mod body;
 mod gateway;
 mod meter;
 mod outgoing;
@@ -24,12 +25,13 @@ use crate::routes::verify::full::PROBE_TIME_MAX;
 use crate::store::id::random_bits;
 use crate::survive::survive;
 use crate::tls::{Tls, TlsStream};
-use crate::web::lists::download::Pieces;
+use crate::web::lists::downloads::Pieces;
 use crate::worker::Worker;
 use crate::{clock, store::KeyId};
 use api::ErrorCode;
+use body::{Bounds, Unread};
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::server::conn::http1;
@@ -55,8 +57,6 @@ use std::time::{Duration, Instant};
 
 /// Largest body that is read: 200 addresses of 320 characters, escaped, fit.
 pub const BODY_BYTES_MAX: usize = 256 * 1024;
-/// Most that is read and dropped of a body that was refused, so that its sender gets to read why.
-const REFUSED_BODY_BYTES_MAX: usize = 1024 * 1024;
 /// Largest head; hyper itself takes at most 100 fields. An address of any length worth a thought fits into the query.
 const HEAD_BYTES_MAX: usize = 32 * 1024;
 /// For the head of a request.
@@ -65,8 +65,7 @@ pub const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
 const IDLE_TIME_MAX: Duration = Duration::from_secs(75);
 /// For the caller to take an answer. More than a slow line needs for the largest one.
 const WRITE_TIME_MAX: Duration = Duration::from_secs(20);
-const BODY_TIME_MAX: Duration = Duration::from_secs(10);
-const REFUSED_BODY_TIME_MAX: Duration = Duration::from_secs(2);
+const BODY: Bounds = Bounds { name: "body", bytes_max: BODY_BYTES_MAX, time_max: Duration::from_secs(10) };
 /// From the whole request to the answer. More than all of its parts together.
 const HANDLER_TIME_MAX: Duration = Duration::from_secs(80);
 const _: () = assert!(HANDLER_TIME_MAX.as_secs() > PROBE_TIME_MAX.as_secs());
@@ -173,7 +172,7 @@ async fn respond(request: Request<Incoming>, worker: Rc<Worker>, peer: IpAddr) -
     };
     let mut response = finish(response, &note);
     if let Some(pieces) = note.pieces.take() {
-        *response.body_mut() = Outgoing::pieces(pieces);
+        *response.body_mut() = Outgoing::Pieces(pieces);
     }
     let status = response.status().as_u16();
     let took = began.elapsed();
@@ -219,22 +218,22 @@ async fn answer(
             guest.map(|caller| (route, parameter, Some(caller)))
         }
     };
-    let awaits_consent = head.headers.contains_key(header::EXPECT);
+    let body = Unread::new(&head.headers, body);
     let (route, parameter, caller) = match admitted {
         Ok(admitted) => admitted,
-        Err(refusal) => return Err(discard(body, awaits_consent, refusal).await),
+        Err(refusal) => return Err(body.discard(refusal).await),
     };
     note.key = caller.map(|caller| caller.key);
     let query = head.uri.query().unwrap_or_default().to_owned();
     let counter = meter::by_head(route, &query);
     if let Err(refusal) = meter::count(&worker, route, caller, counter, &mut note.standing) {
-        return Err(discard(body, awaits_consent, refusal).await);
+        return Err(body.discard(refusal).await);
     }
     let body = match route.method {
         Method::Get => Ok(Bytes::new()),
         Method::Post => match says_it_is_json(&head.headers) {
-            Ok(()) => read(body).await,
-            Err(refusal) => Err(discard(body, awaits_consent, refusal).await),
+            Ok(()) => body.read(BODY).await,
+            Err(refusal) => Err(body.discard(refusal).await),
         },
     };
     if counter == Counter::InBody {
@@ -293,31 +292,6 @@ fn says_it_is_json(headers: &HeaderMap) -> Result<(), Refusal> {
     }
     let message = "Send the body as JSON, with `Content-Type: application/json`.";
     Err(Refusal::new(ErrorCode::UnsupportedMediaType, message))
-}
-
-async fn read(mut body: Incoming) -> Result<Bytes, Refusal> {
-    let whole = Limited::new(&mut body, BODY_BYTES_MAX).collect();
-    match monoio::time::timeout(BODY_TIME_MAX, whole).await {
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            let message = format!("A body has at most {BODY_BYTES_MAX} bytes.");
-            let refusal = Refusal::new(ErrorCode::RequestTooLarge, message);
-            Err(discard(body, false, refusal).await)
-        }
-        Ok(Err(_)) => Err(Refusal::new(ErrorCode::InvalidRequest, "The body could not be read to its end.")),
-        Err(_elapsed) => Err(Refusal::new(ErrorCode::RequestTimeout, "The body took too long to arrive.")),
-    }
-}
-
-/// Reads away what the caller still sends, within bounds: a socket that is closed with bytes unread resets the
-/// connection, and the caller would never see the refusal. Who awaits our consent has sent nothing yet.
-async fn discard(body: Incoming, awaits_consent: bool, refusal: Refusal) -> Refusal {
-    if !awaits_consent {
-        let mut body = Limited::new(body, REFUSED_BODY_BYTES_MAX);
-        let drop_frames = async { while let Some(Ok(_)) = body.frame().await {} };
-        let _ = monoio::time::timeout(REFUSED_BODY_TIME_MAX, drop_frames).await;
-    }
-    refusal
 }
 
 fn render(status: u16, headers: &[(&'static str, Cow<'static, str>)], body: Vec<u8>) -> Response<Outgoing> {

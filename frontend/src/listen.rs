@@ -6,12 +6,16 @@
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Connections that wait to be accepted, for each socket.
 const BACKLOG: i32 = 1024;
 /// A peer that acknowledges nothing for so long, or keeps its window shut, is gone.
 const PEER_SILENT_MAX: Duration = Duration::from_secs(30);
+
+/// How long a start waits for an address that is in use.
+const IN_USE_MAX: Duration = Duration::from_secs(2);
+const IN_USE_PAUSE: Duration = Duration::from_millis(20);
 
 /// Sockets that listen.
 pub struct Listeners {
@@ -22,12 +26,22 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// Binds `count` sockets, at least one, and listens on them.
+    /// Binds `count` sockets, at least one, and listens on them. An address that is in use is tried again for a while: the kernel
+    /// gives back the port of a process that was killed only once its ring is gone.
     ///
     /// # Errors
     /// One line that says what to do.
     pub fn open(address: SocketAddr, count: usize) -> Result<Listeners, String> {
-        Listeners::try_open(address, count).map_err(|error| match error.kind() {
+        let until = Instant::now() + IN_USE_MAX;
+        let opened = loop {
+            match Listeners::try_open(address, count) {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until => {
+                    std::thread::sleep(IN_USE_PAUSE);
+                }
+                opened => break opened,
+            }
+        };
+        opened.map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => {
                 format!("cannot listen on {address}: address in use; stop what runs there or choose another --listen")
             }

@@ -95,6 +95,8 @@ pub struct Metrics {
     engine: EngineGauge,
     connections_max: usize,
     started: f64,
+    /// How many lines of the log were dropped.
+    log_dropped: fn() -> u64,
 }
 
 impl Metrics {
@@ -104,10 +106,12 @@ impl Metrics {
         connections_max: usize,
         store: Arc<dyn Store>,
         engine: EngineGauge,
+        log_dropped: fn() -> u64,
         now: crate::store::UnixMs,
     ) -> Metrics {
         let tallies = (0..=threads).map(|_| Arc::default()).collect();
-        Metrics { tallies, store, engine, connections_max, started: now as f64 / 1000.0 }
+        let started = now as f64 / 1000.0;
+        Metrics { tallies, store, engine, connections_max, started, log_dropped }
     }
 
     /// The tally of the thread that feeds batches.

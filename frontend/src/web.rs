@@ -41,7 +41,7 @@ use crate::store::Store;
 use crate::worker::Worker;
 use bytes::Bytes;
 use form::Form;
-use lists::download::Pieces;
+use lists::downloads::{Downloads, Pieces};
 use lists::upload::Incoming;
 use lists::work::Lists;
 use password::Passwords;
@@ -67,6 +67,8 @@ pub struct Web {
     pub upload_bytes_max: u64,
     /// The thread that has lists checked.
     pub lists: Lists,
+    /// The thread that makes downloads.
+    pub downloads: Downloads,
 }
 
 impl Web {
@@ -87,6 +89,7 @@ impl Web {
             throttle: Throttle::new(networks),
             upload_bytes_max: config.dashboard.upload_mib << 20,
             lists: Lists::start(Arc::clone(store), Arc::clone(door))?,
+            downloads: Downloads::start(Arc::clone(store))?,
         })))
     }
 }

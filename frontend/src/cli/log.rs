@@ -1,15 +1,17 @@
 //! Log lines, on standard error.
 //!
-//! A server writes a line for each request. A system call for each would cost as much as the rest of a fast check's
-//! line, so they gather for up to [`GATHERING`]; what an operator should do something about is written at once, and
-//! what has gathered with it. A `kill -9` loses the lines of that moment.
+//! A server writes a line for each request. One thread alone writes them: whoever logs adds to a buffer and never waits, however
+//! slowly standard error is read, or if nobody reads it. Lines gather for up to [`GATHERING`], since a system call for each would
+//! cost as much as the rest of a fast check's line; a warning or an error is written at once, with what has gathered. The buffer is
+//! bounded: lines beyond it are dropped and counted ([`dropped`]), and a line tells how many once there is room again. A `kill -9`
+//! loses the lines of that moment.
 
 mod plain;
 
 use crate::config::LogFormat;
 use plain::Plain;
 use std::io::{self, IsTerminal, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tracing::{Level, Metadata};
@@ -17,20 +19,20 @@ use tracing_subscriber::fmt::MakeWriter;
 
 /// How long lines gather.
 const GATHERING: Duration = Duration::from_millis(50);
-/// How many bytes gather; then whoever adds to them writes them.
-const GATHERED_BYTES_MAX: usize = 64 * 1024;
+/// How many bytes of lines wait to be written at most: some ten thousand requests.
+const GATHERED_BYTES_MAX: usize = 1024 * 1024;
+/// How long the end of the process waits for the last lines to be written.
+const LAST_LINES_TIME_MAX: Duration = Duration::from_secs(1);
 
-static LINES: Lines =
-    Lines { gathered: Mutex::new(Vec::new()), some: Condvar::new(), gathers: AtomicBool::new(false) };
+static LINES: Lines = Lines::new();
+static DROPPED: AtomicU64 = AtomicU64::new(0);
 
 /// For `serve`: every request and what happens beside. What has gathered is written when this is dropped.
 #[must_use = "the last lines are written when it is dropped"]
 pub fn start(format: LogFormat) -> Flush {
-    let writes = || loop {
-        LINES.write_when_gathered();
-    };
+    let writes = || LINES.write_to(io::stderr());
     let started = std::thread::Builder::new().name("log".into()).spawn(writes);
-    LINES.gathers.store(started.is_ok(), Ordering::Relaxed);
+    LINES.has_writer.store(started.is_ok(), Ordering::Relaxed);
     let log = tracing_subscriber::fmt().with_writer(Gathering).with_target(false);
     // An error says that there is a log already, as there may be in a test.
     let _ = match format {
@@ -47,55 +49,117 @@ pub fn warnings() {
     let _ = log.with_max_level(Level::WARN).with_ansi(io::stderr().is_terminal()).try_init();
 }
 
-/// Writes what has gathered when it is dropped.
+/// How many lines were dropped since the start of the process because standard error was not read.
+pub fn dropped() -> u64 {
+    DROPPED.load(Ordering::Relaxed)
+}
+
+/// Sees to it that what has gathered is written when it is dropped; not for long.
 pub struct Flush;
 
 impl Drop for Flush {
     fn drop(&mut self) {
-        write_out(&mut LINES.lock());
-        // From here on nobody may be left to write what gathers.
-        LINES.gathers.store(false, Ordering::Relaxed);
+        LINES.flush(LAST_LINES_TIME_MAX);
     }
 }
 
 /// The lines that have yet to be written.
 struct Lines {
-    gathered: Mutex<Vec<u8>>,
-    /// There are some.
+    state: Mutex<State>,
+    /// There are some, or they are wanted at once.
     some: Condvar,
-    /// Somebody writes what gathers.
-    gathers: AtomicBool,
+    /// All were written.
+    none: Condvar,
+    /// A thread writes what gathers.
+    has_writer: AtomicBool,
+}
+
+struct State {
+    gathered: Vec<u8>,
+    /// What has gathered is to be written at once.
+    urgent: bool,
+    /// The thread writes what it took.
+    writing: bool,
+    /// Lines that were dropped since one was last taken in.
+    dropped: u64,
 }
 
 impl Lines {
-    fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
-        // Bytes are whole after a panic of whoever held the lock.
-        self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
+    const fn new() -> Lines {
+        let state = State { gathered: Vec::new(), urgent: false, writing: false, dropped: 0 };
+        Lines {
+            state: Mutex::new(state),
+            some: Condvar::new(),
+            none: Condvar::new(),
+            has_writer: AtomicBool::new(false),
+        }
     }
 
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Bytes are whole after a panic of whoever held the lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in a line; never waits for it to be written, as long as there is a thread for that.
     fn add(&self, line: &[u8], urgent: bool) {
-        let mut gathered = self.lock();
-        let first = gathered.is_empty();
-        gathered.extend_from_slice(line);
-        if urgent || gathered.len() > GATHERED_BYTES_MAX || !self.gathers.load(Ordering::Relaxed) {
-            write_out(&mut gathered);
-        } else if first {
+        if !self.has_writer.load(Ordering::Relaxed) {
+            let _ = io::stderr().write_all(line);
+            return;
+        }
+        let mut state = self.lock();
+        if state.gathered.len() + line.len() > GATHERED_BYTES_MAX {
+            state.dropped += 1;
+            DROPPED.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let was_empty = state.gathered.is_empty();
+        let dropped = std::mem::take(&mut state.dropped);
+        if dropped > 0 {
+            let note = format!("{dropped} lines of the log were dropped here: standard error was not read\n");
+            state.gathered.extend_from_slice(note.as_bytes());
+        }
+        state.gathered.extend_from_slice(line);
+        let wakes = was_empty || (urgent && !state.urgent);
+        state.urgent |= urgent;
+        drop(state);
+        if wakes {
             self.some.notify_one();
         }
     }
 
-    fn write_when_gathered(&self) {
-        let some = self.some.wait_while(self.lock(), |gathered| gathered.is_empty());
-        drop(some.unwrap_or_else(PoisonError::into_inner));
-        std::thread::sleep(GATHERING);
-        write_out(&mut self.lock());
+    /// Writes what gathers, for ever. A log that nobody takes is no reason to stop.
+    fn write_to(&self, mut sink: impl Write) {
+        let mut taken = Vec::new();
+        loop {
+            let waited = self.some.wait_while(self.lock(), |state| state.gathered.is_empty());
+            let state = waited.unwrap_or_else(PoisonError::into_inner);
+            let gathers = self.some.wait_timeout_while(state, GATHERING, |state| !state.urgent);
+            let (mut state, _) = gathers.unwrap_or_else(PoisonError::into_inner);
+            std::mem::swap(&mut state.gathered, &mut taken);
+            state.urgent = false;
+            state.writing = true;
+            drop(state);
+            if sink.write_all(&taken).is_err() {
+                let lines = taken.iter().filter(|&&byte| byte == b'\n').count();
+                DROPPED.fetch_add(lines as u64, Ordering::Relaxed);
+            }
+            taken.clear();
+            self.lock().writing = false;
+            self.none.notify_all();
+        }
     }
-}
 
-/// In order, as the lock is held. A log that nobody takes is no reason to stop.
-fn write_out(gathered: &mut Vec<u8>) {
-    let _ = io::stderr().write_all(gathered);
-    gathered.clear();
+    /// Waits until all is written, for so long at most.
+    fn flush(&self, time_max: Duration) {
+        if !self.has_writer.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut state = self.lock();
+        state.urgent = true;
+        self.some.notify_one();
+        let is_busy = |state: &mut State| state.writing || !state.gathered.is_empty();
+        drop(self.none.wait_timeout_while(state, time_max, is_busy));
+    }
 }
 
 /// Makes the writer of each line.
@@ -126,5 +190,79 @@ impl Write for Line {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::time::Instant;
+
+    /// A sink that hands on what is written, and waits for leave before each write.
+    struct Slow {
+        leave: Receiver<()>,
+        written: Sender<String>,
+    }
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.leave.recv().map_err(io::Error::other)?;
+            let text = String::from_utf8(bytes.to_vec()).map_err(io::Error::other)?;
+            self.written.send(text).map_err(io::Error::other)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn lines() -> (Arc<Lines>, Sender<()>, Receiver<String>) {
+        let ((leave, gets_leave), (writes, written)) = (channel(), channel());
+        let lines = Arc::new(Lines::new());
+        lines.has_writer.store(true, Ordering::Relaxed);
+        let theirs = Arc::clone(&lines);
+        std::thread::spawn(move || theirs.write_to(Slow { leave: gets_leave, written: writes }));
+        (lines, leave, written)
+    }
+
+    #[test]
+    fn nobody_waits_for_a_log_that_is_not_read_and_what_is_lost_is_told() {
+        let (lines, leave, written) = lines();
+        let line = [&[b'x'; 99][..], b"\n"].concat();
+        let (before, began) = (dropped(), Instant::now());
+        for number in 0..3 * GATHERED_BYTES_MAX / line.len() {
+            lines.add(&line, number % 100 == 0);
+        }
+        lines.flush(Duration::from_millis(20));
+        assert!(began.elapsed() < Duration::from_secs(5), "it waited for the log");
+        let lost = dropped() - before;
+        // What the thread has taken waits beside what has gathered.
+        let most = 3 * GATHERED_BYTES_MAX / line.len() - GATHERED_BYTES_MAX / line.len();
+        assert!(lost > 0 && lost as usize <= most, "{lost}");
+        (0..2).for_each(|_| leave.send(()).unwrap());
+        let all: usize = written.iter().take(2).map(|text| text.lines().count()).sum();
+        assert_eq!(all as u64 + lost, (3 * GATHERED_BYTES_MAX / line.len()) as u64);
+        lines.add(b"again\n", true);
+        leave.send(()).unwrap();
+        let text = written.recv().unwrap();
+        assert_eq!(
+            text,
+            format!("{lost} lines of the log were dropped here: standard error was not read\nagain\n")
+        );
+    }
+
+    #[test]
+    fn lines_are_written_in_order_and_the_last_before_the_end() {
+        let (lines, leave, written) = lines();
+        (0..9).for_each(|_| leave.send(()).unwrap());
+        for number in 0..100 {
+            lines.add(format!("{number}\n").as_bytes(), number == 50);
+        }
+        lines.flush(Duration::from_secs(10));
+        let all: String = written.try_iter().collect();
+        assert_eq!(all, (0..100).map(|number| format!("{number}\n")).collect::<String>());
     }
 }

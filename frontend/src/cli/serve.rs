@@ -119,6 +119,7 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
         config.connections,
         Arc::clone(&store),
         engine.gauge(),
+        log::dropped,
         clock::now(),
     );
     let metrics = Arc::new(metrics);

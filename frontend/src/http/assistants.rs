@@ -1,6 +1,7 @@
 //! Requests of assistants: from hyper's terms to those of [`assistants`](crate::assistants).
 
-use super::{Note, discard, read, says_it_is_json};
+use super::body::Unread;
+use super::{BODY, Note, says_it_is_json};
 use crate::assistants::{self, Assistants, Body, Call, Head, Route};
 use crate::refusal::Refusal;
 use crate::router::Reply;
@@ -37,10 +38,10 @@ pub async fn answer(
     peer: IpAddr,
     note: &mut Note,
 ) -> Result<Reply, Refusal> {
-    let awaits_consent = head.headers.contains_key(header::EXPECT);
+    let body = Unread::new(&head.headers, body);
     let route = match found {
         Ok(route) => route,
-        Err(refusal) => return Err(discard(body, awaits_consent, refusal).await),
+        Err(refusal) => return Err(body.discard(refusal).await),
     };
     note.path = route.path;
     let read_head = read_head(&head.headers, peer);
@@ -48,15 +49,15 @@ pub async fn answer(
         Ok(connection) => connection,
         Err(reply) => {
             // The refusal is only there for the time that the body may take.
-            discard(body, awaits_consent, Refusal::no_such_path()).await;
+            body.discard(Refusal::no_such_path()).await;
             return Ok(reply);
         }
     };
     let body = match route.body {
         Body::None => Bytes::new(),
         kind => match fits(kind, &head.headers) {
-            Ok(()) => read(body).await?,
-            Err(refusal) => return Err(discard(body, awaits_consent, refusal).await),
+            Ok(()) => body.read(BODY).await?,
+            Err(refusal) => return Err(body.discard(refusal).await),
         },
     };
     Ok(route.answer(Call { worker, assistants, head: read_head, connection, body }).await)

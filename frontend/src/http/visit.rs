@@ -1,6 +1,7 @@
 //! Requests to the dashboard: from hyper's terms to those of [`web`](crate::web).
 
-use super::{Note, REFUSED_BODY_BYTES_MAX, REFUSED_BODY_TIME_MAX, discard};
+use super::Note;
+use super::body::{Bounds, Unread, drop_rest};
 use crate::refusal::Refusal;
 use crate::router::Reply;
 use crate::web::lists::upload;
@@ -8,7 +9,7 @@ use crate::web::{self, Asked, Body, Found, Given, Head, Problem, Web};
 use crate::worker::Worker;
 use api::ErrorCode;
 use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName};
 use hyper::http::request::Parts;
@@ -51,16 +52,16 @@ pub async fn answer(
     note: &mut Note,
 ) -> Reply {
     note.path = found.path();
-    let awaits_consent = head.headers.contains_key(header::EXPECT);
+    let body = Unread::new(&head.headers, body);
     let pieces = Rc::default();
     let asked = Asked { worker, web, head: read_head(&head, peer), found, pieces: Rc::clone(&pieces) };
     let given = match asked.body() {
         Body::None => Given::Form(Ok(Bytes::new())),
         Body::Form { bytes_max } => {
-            let form = read_form(&head.headers, body, bytes_max, awaits_consent).await;
+            let form = read_form(&head.headers, body, bytes_max).await;
             Given::Form(form.map_err(Problem::from))
         }
-        Body::Upload => Given::Upload(Box::new(Upload::new(body, awaits_consent))),
+        Body::Upload => Given::Upload(Box::new(Upload::new(body))),
     };
     let (reply, inside) = asked.answer(given).await;
     note.pieces = pieces.take();
@@ -102,7 +103,8 @@ struct Upload {
 }
 
 impl Upload {
-    fn new(body: Incoming, awaits_consent: bool) -> Upload {
+    fn new(body: Unread) -> Upload {
+        let (body, awaits_consent) = body.into_parts();
         Upload { body: Some(body), awaits_consent, began: Instant::now(), taken: 0 }
     }
 }
@@ -152,34 +154,14 @@ impl Drop for Upload {
     }
 }
 
-async fn drop_rest(body: Incoming) {
-    let mut body = Limited::new(body, REFUSED_BODY_BYTES_MAX);
-    let drop_frames = async { while let Some(Ok(_)) = body.frame().await {} };
-    let _ = monoio::time::timeout(REFUSED_BODY_TIME_MAX, drop_frames).await;
-}
-
-async fn read_form(
-    headers: &HeaderMap,
-    mut body: Incoming,
-    bytes_max: usize,
-    awaits_consent: bool,
-) -> Result<Bytes, Refusal> {
+async fn read_form(headers: &HeaderMap, body: Unread, bytes_max: usize) -> Result<Bytes, Refusal> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let essence = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     if essence != "application/x-www-form-urlencoded" {
         let refusal = Refusal::new(ErrorCode::UnsupportedMediaType, "Send the form as the page does.");
-        return Err(discard(body, awaits_consent, refusal).await);
+        return Err(body.discard(refusal).await);
     }
-    let whole = Limited::new(&mut body, bytes_max).collect();
-    match monoio::time::timeout(FORM_TIME_MAX, whole).await {
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            let refusal = Refusal::new(ErrorCode::RequestTooLarge, "The form is too long.");
-            Err(discard(body, false, refusal).await)
-        }
-        Ok(Err(_)) => Err(Refusal::new(ErrorCode::InvalidRequest, "The form could not be read to its end.")),
-        Err(_elapsed) => Err(Refusal::new(ErrorCode::RequestTimeout, "The form took too long to arrive.")),
-    }
+    body.read(Bounds { name: "form", bytes_max, time_max: FORM_TIME_MAX }).await
 }
 
 #[cfg(test)]

@@ -143,6 +143,8 @@ impl Metrics {
 
     fn process(&self, page: &mut Page) {
         let seen = process::look();
+        let help = "Log lines that were dropped because standard error was not read.";
+        page.counter("mailprobe_log_lines_dropped_total", help, (self.log_dropped)());
         page.gauge("process_start_time_seconds", "When it was started, since 1970.", self.started);
         if let Some(seconds) = seen.cpu_seconds {
             page.counter("process_cpu_seconds_total", "User and system time.", seconds);

@@ -85,7 +85,7 @@ fn metrics() -> (tempfile::TempDir, Metrics) {
         sources: vec![engine::SourceFigures { name: "192.0.2.1".into(), rests: 2, resting: 1, down: false }],
     };
     let gauge = Box::new(move || figures.clone());
-    (folder, Metrics::new(2, 100, Arc::new(store), gauge, 1_500))
+    (folder, Metrics::new(2, 100, Arc::new(store), gauge, || 7, 1_500))
 }
 
 #[test]
@@ -125,6 +125,7 @@ fn what_two_threads_counted_is_added_up() {
     check("mailprobe_store_rows{table=\"accounts\"}", 0.0);
     // The one write of an opening: holds are voided.
     check("mailprobe_store_group_writes_count", 1.0);
+    check("mailprobe_log_lines_dropped_total", 7.0);
     check("process_start_time_seconds", 1.5);
     assert!(samples["mailprobe_store_folder_bytes"] > 0.0 && samples["process_open_fds"] > 2.0);
 }

@@ -1,9 +1,10 @@
 //! Lists: uploaded in parts, looked through, checked batch by batch, and given back with their verdicts.
 //!
 //! [`upload`] takes the file in, [`pages`] shows where it stands, [`work`] is the thread that reads lists and makes
-//! their batches, [`download`] gives the result. The content lies sealed in the store's parts; [`Parts`] reads it.
+//! their batches, [`download`] gives the result, which the thread of [`downloads`] makes. The content lies sealed in the store's parts; [`Parts`] reads it.
 
 pub mod download;
+pub mod downloads;
 pub mod pages;
 pub mod upload;
 pub mod work;

@@ -1,12 +1,14 @@
 //! `GET /lists/{id}/download`: the list as it came, with `deliverable` and `reason` behind every row.
 //!
-//! It is made piece by piece as the caller takes it, so that memory does not depend on its length.
+//! It is made piece by piece as the caller takes it, so that memory does not depend on its length, and on a thread of its own
+//! ([`downloads`](super::downloads)).
 
 use super::BATCH_ADDRESSES;
+use super::downloads::Opened;
 use crate::cli::clean::source::{Row, Source, Step};
 use crate::cli::clean::{Format, Verdict};
 use crate::router::Reply;
-use crate::store::{List, ListState, Store};
+use crate::store::{List, ListState, Store, StoreError};
 use crate::web::{Problem, Visit};
 use api::Reason;
 use std::sync::Arc;
@@ -16,30 +18,33 @@ const PIECE_BYTES: usize = 32 * 1024;
 /// How much of the list a piece goes through, whatever comes of it.
 const PIECE_INPUT: u64 = 256 * 1024;
 
-/// The pieces of an answer that is made while it is sent; one may be empty. A piece that cannot be made breaks the answer off.
-pub type Pieces = Box<dyn Iterator<Item = Result<Vec<u8>, String>>>;
-
 /// `GET /lists/{id}/download`.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     let list = super::pages::find(&visit)?;
     if list.state != ListState::Completed {
         return Err(Problem::new(409, "The list is not checked to its end yet."));
     }
-    let unreadable = |why| Problem::unready().inside(format!("a list cannot be read: {why}"));
-    let cleaned = Cleaned::open(Arc::clone(&visit.worker.store), list).map_err(unreadable)?;
-    let (kind, file) = match cleaned.source.shape().format {
+    let not_opened = |error| match error {
+        StoreError::Busy => {
+            Problem::new(503, "Too many downloads are open just now. Wait until one ends, then try again.")
+                .header("retry-after", "10")
+        }
+        error => Problem::unready().inside(format!("a list cannot be read: {error}")),
+    };
+    let Opened { format, pieces } = visit.web.downloads.open(list).await.map_err(not_opened)?;
+    let (kind, file) = match format {
         Format::Jsonl => ("application/x-ndjson", "mailprobe-list.jsonl"),
         Format::Csv | Format::Text => ("text/csv; charset=utf-8", "mailprobe-list.csv"),
     };
-    visit.pieces.set(Some(Box::new(cleaned)));
+    visit.pieces.set(Some(pieces));
     let reply = Reply { status: 200, headers: Vec::new(), body: Vec::new() };
     Ok(reply
         .header("content-type", kind)
         .header("content-disposition", format!("attachment; filename=\"{file}\"")))
 }
 
-/// A list with its verdicts.
-struct Cleaned {
+/// A list with its verdicts, piece by piece; one may be empty, and one that cannot be made is the last.
+pub struct Cleaned {
     store: Arc<dyn Store>,
     list: List,
     source: Source,
@@ -53,11 +58,20 @@ struct Cleaned {
 }
 
 impl Cleaned {
-    fn open(store: Arc<dyn Store>, list: List) -> Result<Cleaned, String> {
+    /// Opens the list.
+    ///
+    /// # Errors
+    /// What the log is told: it cannot be read.
+    pub fn open(store: Arc<dyn Store>, list: List) -> Result<Cleaned, String> {
         let source = super::source(Arc::clone(&store), &list)?;
         let (suffixes, head) = (source.shape().suffixes(), Some(source.shape().head()));
         let (row, answers) = (Row::default(), Vec::new());
         Ok(Cleaned { store, list, source, suffixes, row, addresses: 0, answers, head, ended: false })
+    }
+
+    /// The list's format.
+    pub fn format(&self) -> Format {
+        self.source.shape().format
     }
 
     fn piece(&mut self) -> Result<Vec<u8>, String> {

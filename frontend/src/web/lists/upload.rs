@@ -29,6 +29,8 @@ const HEAD_BYTES_MAX: usize = 4 * 1024;
 const BOUNDARY_BYTES_MAX: usize = 70;
 /// Fields beside the file.
 const FIELDS_MAX: usize = 8;
+/// What all that stands beside the file may take.
+const BESIDE_BYTES_MAX: u64 = (FIELDS_MAX as u64 + 1) * (FIELD_BYTES_MAX + HEAD_BYTES_MAX) as u64;
 /// What is kept of a file's name.
 const NAME_CHARS_MAX: usize = 100;
 
@@ -53,6 +55,9 @@ pub async fn submit(mut visit: Visit) -> Result<Reply, Problem> {
     };
     let bytes_max = visit.web.upload_bytes_max;
     let most = incoming.most().unwrap_or(u64::MAX).min(bytes_max);
+    if incoming.most().is_some_and(|most| most > bytes_max + BESIDE_BYTES_MAX) {
+        return Err(too_long(bytes_max));
+    }
     let mut body = Multipart::new(incoming, &kind)?;
     let (token, column, file) = fields(&mut body).await?;
     let form = Form::parse(format!("{TOKEN}={token}").as_bytes()).map_err(|_| unreadable())?;
@@ -144,11 +149,7 @@ async fn take(visit: &Visit, body: &mut Multipart, list: &mut List) -> Result<()
     while let Some(piece) = body.piece().await? {
         list.bytes += piece.len() as u64;
         if list.bytes > visit.web.upload_bytes_max {
-            let mib = visit.web.upload_bytes_max >> 20;
-            return Err(Problem::new(
-                413,
-                format!("A list has at most {mib} MiB. Split it, or pack it with gzip."),
-            ));
+            return Err(too_long(visit.web.upload_bytes_max));
         }
         part.extend_from_slice(&piece);
         while part.len() >= PART_BYTES {
@@ -166,6 +167,11 @@ async fn take(visit: &Visit, body: &mut Multipart, list: &mut List) -> Result<()
 /// Writes a part, if its list is still there.
 async fn put(visit: &Visit, list: &List, number: u32, part: &[u8]) -> Result<(), Problem> {
     if visit.worker.store.put_list_part(list, number, part).await? { Ok(()) } else { Err(gone()) }
+}
+
+fn too_long(bytes_max: u64) -> Problem {
+    let mib = bytes_max >> 20;
+    Problem::new(413, format!("A list has at most {mib} MiB. Split it, or pack it with gzip."))
 }
 
 fn gone() -> Problem {

@@ -1,0 +1,401 @@
+//! Makes downloads, on a thread of their own.
+//!
+//! A piece of a download is up to some milliseconds of work, and a frontend thread has thousands of connections to serve. So a download
+//! asks this thread for one piece after another, the next one when the last was taken, and waits behind the pieces of all others. Each
+//! holds some MiB (the window of its compression, a row), so only a few are open at once; others wait for their place, not for long.
+
+use super::download::Cleaned;
+use crate::cli::clean::Format;
+use crate::store::{AccountId, List, Pending, Reply, Store, StoreError, pending};
+use crate::survive;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::task::{Context, Poll};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Downloads that are open at once, of all accounts and of one.
+const OPEN_MAX: usize = 8;
+const OPEN_OF_ACCOUNT_MAX: usize = 2;
+/// Downloads that wait for a place.
+const WAITING_MAX: usize = 32;
+const WAITING_OF_ACCOUNT_MAX: usize = 4;
+/// How long one waits for a place.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+/// While others wait, one that has been open for so long and takes fewer pieces than this gives up its place: 64 KiB/s.
+const SLOW_AFTER: Duration = Duration::from_secs(30);
+const PIECES_PER_S_MIN: u64 = 2;
+/// Less urgent than answering requests.
+const NICE: i32 = 10;
+
+/// The way to the thread, which ends when this and all downloads are dropped.
+pub struct Downloads(Sender<Job>);
+
+/// A download that is open.
+pub struct Opened {
+    /// The list's format.
+    pub format: Format,
+    /// All that is to be sent.
+    pub pieces: Pieces,
+}
+
+/// The pieces of a download, made as they are taken. A piece that cannot be made is the last.
+pub struct Pieces {
+    jobs: Sender<Job>,
+    id: u64,
+    /// The piece that was asked for.
+    asked: Option<Pending<Option<Vec<u8>>, StoreError>>,
+}
+
+enum Job {
+    /// With the sender that its pieces are asked through.
+    Open(Box<List>, Sender<Job>, Reply<Opened, StoreError>),
+    /// The next piece; none behind the last.
+    Piece(u64, Reply<Option<Vec<u8>>, StoreError>),
+    Close(u64),
+}
+
+impl Downloads {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// It could not be started.
+    pub fn start(store: Arc<dyn Store>) -> io::Result<Downloads> {
+        let (jobs, queue) = channel();
+        let work = move || {
+            // Where it may not, it is as urgent as the others.
+            let _ = rustix::process::setpriority_process(None, NICE);
+            Maker::new(store).work(&queue);
+        };
+        thread::Builder::new().name("downloads".into()).spawn(work)?;
+        Ok(Downloads(jobs))
+    }
+
+    /// Opens a list that was checked to its end; [`StoreError::Busy`] when there is no place for too long.
+    pub fn open(&self, list: List) -> Pending<Opened, StoreError> {
+        let (reply, answer) = pending();
+        // A job that cannot be sent is dropped, and so its reply says that the thread is gone. So it is below.
+        let _ = self.0.send(Job::Open(Box::new(list), self.0.clone(), reply));
+        answer
+    }
+}
+
+impl Pieces {
+    fn ask(&self) -> Pending<Option<Vec<u8>>, StoreError> {
+        let (reply, answer) = pending();
+        let _ = self.jobs.send(Job::Piece(self.id, reply));
+        answer
+    }
+
+    /// The next piece, which is not empty; none behind the last.
+    ///
+    /// # Errors
+    /// What the log is told: it cannot be made.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Vec<u8>, StoreError>>> {
+        loop {
+            let mut asked = self.asked.take().unwrap_or_else(|| self.ask());
+            match Pin::new(&mut asked).poll(cx) {
+                Poll::Pending => {
+                    self.asked = Some(asked);
+                    return Poll::Pending;
+                }
+                Poll::Ready(Ok(Some(piece))) => {
+                    // Made while this one is sent.
+                    self.asked = Some(self.ask());
+                    if !piece.is_empty() {
+                        return Poll::Ready(Some(Ok(piece)));
+                    }
+                }
+                Poll::Ready(Ok(None)) => return Poll::Ready(None),
+                Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(error))),
+            }
+        }
+    }
+}
+
+impl Drop for Pieces {
+    fn drop(&mut self) {
+        let _ = self.jobs.send(Job::Close(self.id));
+    }
+}
+
+struct Maker {
+    store: Arc<dyn Store>,
+    open: HashMap<u64, Making>,
+    waiting: VecDeque<Waiting>,
+    next_id: u64,
+}
+
+struct Making {
+    account: AccountId,
+    cleaned: Cleaned,
+    opened: Instant,
+    pieces: u64,
+}
+
+struct Waiting {
+    list: List,
+    jobs: Sender<Job>,
+    reply: Reply<Opened, StoreError>,
+    until: Instant,
+}
+
+impl Maker {
+    fn new(store: Arc<dyn Store>) -> Maker {
+        Maker { store, open: HashMap::new(), waiting: VecDeque::new(), next_id: 0 }
+    }
+
+    fn work(mut self, queue: &Receiver<Job>) {
+        loop {
+            // What waits holds a sender, so a queue without senders is that of a server that has ended.
+            let job = match self.waiting.iter().map(|waiting| waiting.until).min() {
+                None => queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(until) => queue.recv_timeout(until.saturating_duration_since(Instant::now())),
+            };
+            match job {
+                Ok(job) => self.take(job),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            self.admit(Instant::now());
+        }
+    }
+
+    fn take(&mut self, job: Job) {
+        match job {
+            Job::Open(list, jobs, reply) => {
+                let of_account = self.waiting.iter().filter(|waiting| waiting.list.account == list.account);
+                if self.waiting.len() >= WAITING_MAX || of_account.count() >= WAITING_OF_ACCOUNT_MAX {
+                    return reply.answer(Err(StoreError::Busy));
+                }
+                self.waiting.push_back(Waiting {
+                    list: *list,
+                    jobs,
+                    reply,
+                    until: Instant::now() + WAIT_MAX,
+                });
+            }
+            Job::Piece(id, reply) => match self.open.get_mut(&id) {
+                Some(making) => {
+                    making.pieces += 1;
+                    let made = guarded(|| making.cleaned.next().transpose());
+                    if !matches!(made, Ok(Some(_))) {
+                        self.open.remove(&id);
+                    }
+                    reply.answer(made);
+                }
+                None => reply.answer(Err(StoreError::Failed("it took too long while others waited".into()))),
+            },
+            Job::Close(id) => {
+                self.open.remove(&id);
+            }
+        }
+    }
+
+    /// Opens what waits and has a place now, and turns away what has waited for too long.
+    fn admit(&mut self, now: Instant) {
+        let mut at = 0;
+        while let Some(waiting) = self.waiting.get(at) {
+            let (account, is_late) = (waiting.list.account, waiting.until <= now);
+            let of_account = self.open.values().filter(|making| making.account == account).count();
+            let has_place =
+                of_account < OPEN_OF_ACCOUNT_MAX && (self.open.len() < OPEN_MAX || self.make_room(now));
+            if !has_place && !is_late {
+                at += 1;
+                continue;
+            }
+            if let Some(waiting) = self.waiting.remove(at) {
+                if has_place {
+                    self.open(waiting, now);
+                } else {
+                    waiting.reply.answer(Err(StoreError::Busy));
+                }
+            }
+        }
+    }
+
+    /// Ends the slowest of those that are too slow; says whether there was one.
+    fn make_room(&mut self, now: Instant) -> bool {
+        let pace = |making: &Making| making.pieces / now.duration_since(making.opened).as_secs().max(1);
+        let is_slow = |making: &Making| {
+            now.duration_since(making.opened) >= SLOW_AFTER && pace(making) < PIECES_PER_S_MIN
+        };
+        let slow = self.open.iter().filter(|(_, making)| is_slow(making));
+        match slow.min_by_key(|(_, making)| (making.pieces, making.opened)).map(|(id, _)| *id) {
+            Some(id) => self.open.remove(&id).is_some(),
+            None => false,
+        }
+    }
+
+    fn open(&mut self, waiting: Waiting, now: Instant) {
+        let Waiting { list, jobs, reply, .. } = waiting;
+        let account = list.account;
+        let cleaned = guarded(|| Cleaned::open(Arc::clone(&self.store), list));
+        reply.answer(cleaned.map(|cleaned| {
+            let (id, format) = (self.next_id, cleaned.format());
+            self.next_id += 1;
+            self.open.insert(id, Making { account, cleaned, opened: now, pieces: 0 });
+            // Whoever asked may be gone: the pieces are dropped with the answer then, and the place is free again.
+            Opened { format, pieces: Pieces { jobs, id, asked: None } }
+        }));
+    }
+}
+
+/// One list's defect is not that of others.
+fn guarded<T>(make: impl FnOnce() -> Result<T, String>) -> Result<T, StoreError> {
+    match catch_unwind(AssertUnwindSafe(make)) {
+        Ok(made) => made.map_err(StoreError::Failed),
+        Err(payload) => {
+            survive::forget(payload);
+            Err(StoreError::Failed("a panic".into()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+    use crate::store::{ListId, ListRoom, ListState, PlanTable, RedbStore, StoreOptions};
+    use std::task::Waker;
+
+    /// Of no addresses, so that no answers are needed: 2,000 rows.
+    fn list(store: &Arc<dyn Store>, account: AccountId, number: u128) -> List {
+        let now = clock::now();
+        let mut list = List::new(ListId::new(now, number), account, now, String::new());
+        store.create_list(&list, ListRoom::MOST, now).wait().unwrap();
+        let content = "email\n".to_owned() + &"nothing\n".repeat(2_000);
+        list.bytes = content.len() as u64;
+        assert!(store.put_list_part(&list, 0, content.as_bytes()).wait().unwrap());
+        list.state = ListState::Completed;
+        assert!(store.put_list(&list, ListState::Uploading, None).wait().unwrap());
+        list
+    }
+
+    struct Scene {
+        _folder: tempfile::TempDir,
+        store: Arc<dyn Store>,
+        maker: Maker,
+        jobs: Sender<Job>,
+        queue: Receiver<Job>,
+    }
+
+    impl Scene {
+        fn new() -> Scene {
+            let (folder, now) = (tempfile::tempdir().unwrap(), clock::now());
+            let options = StoreOptions::default();
+            let store = RedbStore::open(folder.path(), PlanTable::standard(), options, now).unwrap().0;
+            let store: Arc<dyn Store> = Arc::new(store);
+            let ((jobs, queue), maker) = (channel(), Maker::new(Arc::clone(&store)));
+            Scene { _folder: folder, store, maker, jobs, queue }
+        }
+
+        fn open(&self, account: u128) -> Pending<Opened, StoreError> {
+            let number = account * 1_000 + u128::from(rand());
+            let list = list(&self.store, AccountId::new(0, account), number);
+            Downloads(self.jobs.clone()).open(list)
+        }
+
+        /// Does what was asked so far.
+        fn turn(&mut self, now: Instant) {
+            while let Ok(job) = self.queue.try_recv() {
+                self.maker.take(job);
+                self.maker.admit(now);
+            }
+            self.maker.admit(now);
+        }
+    }
+
+    fn rand() -> u8 {
+        static NEXT: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(0);
+        NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+    }
+
+    fn state<T>(pending: &mut Pending<T, StoreError>) -> Option<Result<T, StoreError>> {
+        match Pin::new(pending).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(outcome) => Some(outcome),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn a_download_comes_whole() {
+        let mut scene = Scene::new();
+        let mut opened = scene.open(1);
+        scene.turn(Instant::now());
+        let mut pieces = state(&mut opened).unwrap().unwrap().pieces;
+        let mut text = Vec::new();
+        loop {
+            match pieces.poll_next(&mut Context::from_waker(Waker::noop())) {
+                Poll::Pending => scene.turn(Instant::now()),
+                Poll::Ready(Some(piece)) => text.extend(piece.unwrap()),
+                Poll::Ready(None) => break,
+            }
+        }
+        assert_eq!(text.iter().filter(|&&byte| byte == b'\n').count(), 2_001);
+        assert!(scene.maker.open.is_empty(), "it keeps its place behind its end");
+    }
+
+    #[test]
+    fn few_are_open_at_once_and_the_others_wait_for_their_place() {
+        let (mut scene, now) = (Scene::new(), Instant::now());
+        let mut of_one: Vec<_> = (0..8).map(|_| scene.open(1)).collect();
+        scene.turn(now);
+        // Two are open, four wait, two are turned away.
+        let states: Vec<_> = of_one.iter_mut().map(state).collect();
+        let is_open = |state: &Option<Result<Opened, StoreError>>| matches!(state, Some(Ok(_)));
+        assert!(is_open(&states[0]) && is_open(&states[1]), "two are open");
+        assert!(states[2..6].iter().all(Option::is_none), "four wait");
+        assert!(states[6..].iter().all(|state| matches!(state, Some(Err(StoreError::Busy)))));
+        // Others have room, until all places are taken.
+        let mut of_others: Vec<_> = (2..9).map(|account| scene.open(account)).collect();
+        scene.turn(now);
+        let others: Vec<_> = of_others.iter_mut().map(state).collect();
+        assert!(others[..6].iter().all(is_open) && others[6].is_none());
+        // One ends, and the next of another account has its place, since it may not be the first's third.
+        drop(others);
+        scene.turn(now);
+        assert!(is_open(&state(&mut of_others[6])));
+        assert!(of_one[2..6].iter_mut().all(|pending| state(pending).is_none()));
+        drop(states);
+        scene.turn(now);
+        assert!(is_open(&state(&mut of_one[2])) && is_open(&state(&mut of_one[3])));
+        // Their places were given back with the answers; whoever has waited for too long is told so.
+        let held = [scene.open(1), scene.open(1), scene.open(1)];
+        scene.turn(now);
+        scene.turn(now + WAIT_MAX + Duration::from_secs(1));
+        assert_eq!(scene.maker.waiting.len(), 0);
+        drop(held);
+    }
+
+    #[test]
+    fn one_that_is_hardly_taken_gives_up_its_place_while_others_wait() {
+        let (mut scene, now) = (Scene::new(), Instant::now());
+        let mut slow: Vec<_> = (1..=OPEN_MAX as u128).map(|account| scene.open(account)).collect();
+        scene.turn(now);
+        let mut opened: Vec<_> = slow.iter_mut().map(|pending| state(pending).unwrap().unwrap()).collect();
+        let mut next = scene.open(99);
+        scene.turn(now + SLOW_AFTER - Duration::from_secs(25));
+        assert!(state(&mut next).is_none());
+        scene.turn(now + SLOW_AFTER);
+        assert!(matches!(state(&mut next), Some(Ok(_))));
+        assert_eq!(scene.maker.open.len(), OPEN_MAX);
+        let ended = opened
+            .iter_mut()
+            .filter_map(|opened| {
+                let cx = &mut Context::from_waker(Waker::noop());
+                let _ = opened.pieces.poll_next(cx);
+                scene.turn(now);
+                match opened.pieces.poll_next(cx) {
+                    Poll::Ready(Some(Err(error))) => Some(error),
+                    _ => None,
+                }
+            })
+            .count();
+        assert_eq!(ended, 1, "as many as got a place instead");
+    }
+}
