@@ -2,6 +2,7 @@
 
 use super::context::ProbeContext;
 use super::endings::{blame, ends_at_recipient, push_back};
+use super::late;
 use super::replies::{GREYLISTING_WAIT, TRANSIENT_WAIT, ask_elsewhere, in_words, mail_refused, returned};
 use super::transaction::{After, Answered, Course, Heard, Recipients, hear};
 use crate::runtime::Runtime;
@@ -250,9 +251,7 @@ impl<R: Runtime> Recipients<R> for Questions {
     }
 
     fn answered(&mut self, context: &ProbeContext<'_, R>, heard: &Answered<'_>) -> Heard {
-        let Some(asked) = self.asked.get_mut(heard.place).and_then(Option::take) else {
-            return Heard::Answer;
-        };
+        let Some(asked) = self.asked.get_mut(heard.place).and_then(Option::take) else { return late(heard) };
         self.private |= asked.private;
         answered(context, &self.held, &asked, heard)
     }

@@ -10,7 +10,7 @@ use crate::shard::Shard;
 use crate::site::{DOWN, Group, HeldAnswers};
 use crate::work::{Work, unverifiable};
 use crate::{Finding, Priority};
-use engine_proto::limits::RETURNS_MAX;
+use engine_proto::limits::{REFUSALS_SINGLE_MAX, RETURNS_MAX};
 use engine_proto::smtp::interval;
 use engine_proto::smtp::reply::Reply;
 use engine_proto::verdict::catch_all::ControlFinding;
@@ -158,6 +158,7 @@ pub(super) fn accepted<R: Runtime>(
     route.on_accepted();
     if single {
         context.shard.knowledge.borrow_mut().on_single(&route.host, true);
+        held.refused_in_a_row.set(0);
     }
     if accepts_all != Some(ControlFinding::AcceptsAll) && !work.was_refused {
         // Other sessions may ask about it behind their refusals before this one has proven it.
@@ -195,8 +196,9 @@ pub(super) fn refused<R: Runtime>(
     let (now, single) = (R::now(), work.priority == Priority::Single);
     if single {
         context.shard.knowledge.borrow_mut().on_single(&route.host, false);
+        held.refused_in_a_row.set(held.refused_in_a_row.get().saturating_add(1));
     }
-    if !single || work.was_accepted || is_suspect(context, &work, now) {
+    if !single || work.was_accepted || is_suspect(context, &work, held, now) {
         return hold(context, work, held, kind, said);
     }
     let number = context.number(work.address.domain());
@@ -207,11 +209,18 @@ pub(super) fn refused<R: Runtime>(
 }
 
 /// Whether the refusal of a single check is to be proven: the host has a known mailbox to ask about, and has refused many in
-/// a row or changed its behaviour before.
-fn is_suspect<R: Runtime>(context: &ProbeContext<'_, R>, work: &Work, now: Instant) -> bool {
+/// a row, in all or in this session, or changed its behaviour before.
+fn is_suspect<R: Runtime>(
+    context: &ProbeContext<'_, R>,
+    work: &Work,
+    held: &HeldAnswers,
+    now: Instant,
+) -> bool {
     let (number, host) = (context.number(work.address.domain()), &context.route().host);
     let knowledge = context.shard.knowledge.borrow();
-    let suspect = knowledge.is_long_run(host) || knowledge.has_contradicted(number, now);
+    let suspect = held.refused_in_a_row.get() > REFUSALS_SINGLE_MAX / 2
+        || knowledge.is_long_run(host)
+        || knowledge.has_contradicted(number, now);
     drop(knowledge);
     suspect && !context.group.is_honest() && context.has_known_mailbox()
 }
