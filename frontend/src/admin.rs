@@ -266,7 +266,12 @@ pub fn execute(store: &dyn Store, command: Command, now: UnixMs) -> Result<Respo
         }
         Command::AccountGrant { account, id, credits, note } => {
             let account = find(store, &account, now)?.id;
-            Response::Account(store.grant(Grant { id, account, credits, note }, now).wait()?)
+            match store.grant(Grant { id, account, credits, note }, now).wait() {
+                Ok(account) => Response::Account(account),
+                // Whoever could not know whether it was done tries again.
+                Err(ChangeError::Exists) => Response::Account(find(store, &account.to_string(), now)?),
+                Err(error) => return Err(error.into()),
+            }
         }
         Command::AccountSetStatus { account, status, at_period_end } => {
             let account = find(store, &account, now)?;

@@ -3,6 +3,7 @@
 //! Scripts rely on it: results go to standard output and everything else to standard error, an error is one line
 //! `mailprobe: what is wrong; what to do`, and the exit code is 0 when done, 1 when failed, 2 on bad usage.
 
+mod accept_keys;
 pub mod account;
 mod backup;
 mod check;
@@ -68,6 +69,9 @@ enum Command {
     Backup(Administered<backup::BackupArgs>),
     Restore(Administered<backup::RestoreArgs>),
     Compact(Administered<backup::CompactArgs>),
+    /// Go on with the keys that are in the data folder, where those of its database are lost for good. Not while a server runs.
+    #[command(long_about = accept_keys::ABOUT)]
+    AcceptKeys(Administered<accept_keys::AcceptKeysArgs>),
     Metrics(Administered<metrics::MetricsArgs>),
     #[command(hide = true)]
     Clock(Administered<clock::ClockArgs>),
@@ -164,6 +168,9 @@ fn run(command: Command, start_engine: StartEngine) -> Result<(), Failure> {
         }
         Command::Compact(Administered { args, flags }) => {
             administer(&flags, |place, output| backup::compact(&args, place, output))
+        }
+        Command::AcceptKeys(Administered { args, flags }) => {
+            administer(&flags, |place, output| accept_keys::run(&args, place, output))
         }
         Command::Metrics(Administered { args, flags }) => {
             administer(&flags, |place, output| metrics::run(&args, place, output))

@@ -6,7 +6,7 @@
 pub mod calendar;
 
 use crate::store::{Plan, SubscriptionStatus, UnixMs};
-use calendar::{period_at, period_start};
+use calendar::{period_at, period_start, start_of};
 use serde::{Deserialize, Serialize};
 
 /// The credits of one account.
@@ -84,6 +84,9 @@ impl Balance {
     }
 }
 
+/// A clock that goes back no further than this is only set right.
+const SKEW_MS: UnixMs = 24 * 60 * 60 * 1000;
+
 /// What decides over an account's credits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Subscription {
@@ -123,7 +126,15 @@ impl Subscription {
 
     /// Brings the period up to `now`; says what that granted and let expire if a period ended. The result depends on
     /// `now` alone, not on how often this was called on the way.
+    ///
+    /// A period that begins long after `now` is that of a clock which stood ahead. It has brought its credits, and counts from
+    /// `now`: the next one would not begin before that clock's time otherwise.
     pub fn roll(&mut self, plan: &Plan, now: UnixMs) -> Option<Step> {
+        if plan.resets && now.saturating_add(SKEW_MS) < period_start(self.start, self.period) {
+            self.start = start_of(self.period, now);
+            self.period = period_at(self.start, now);
+            return Some(Step::default());
+        }
         let current = period_at(self.start, now);
         if !plan.resets || current <= self.period {
             return None;

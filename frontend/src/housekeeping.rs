@@ -5,10 +5,13 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often.
 const PERIOD: Duration = Duration::from_secs(60);
+
+/// How often it looks whether the store has a trouble that is over by now: until then the server says that it is not ready.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// Between two parts of a purge that has more to do, so that requests have the writer too.
 const BREATH: Duration = Duration::from_millis(50);
@@ -46,19 +49,34 @@ impl Drop for Housekeeping {
 
 fn keep(store: &dyn Store, clock: fn() -> UnixMs, stopped: &Receiver<()>) {
     let mut pause = Duration::ZERO;
+    let mut last = None;
+    let mut told = None;
     while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-        pause = match store.purge(clock()).wait() {
+        pause = LOOK;
+        let is_due = last.is_none_or(|last: Instant| last.elapsed() >= PERIOD);
+        if !is_due && store.health().is_ok() {
+            continue;
+        }
+        match store.purge(clock()).wait() {
             Ok(purged) => {
                 if purged.ended > 0 {
                     tracing::warn!(batches = purged.ended, "gave up batches that stayed unfinished");
                 }
-                if purged.more { BREATH } else { PERIOD }
+                told = None;
+                if purged.more {
+                    pause = BREATH;
+                } else {
+                    last = Some(Instant::now());
+                }
             }
             Err(error) => {
-                tracing::error!("what is past its time could not be removed: {error}");
-                PERIOD
+                last = Some(Instant::now());
+                if told.as_ref() != Some(&error) {
+                    tracing::error!("what is past its time could not all be removed: {error}");
+                    told = Some(error);
+                }
             }
-        };
+        }
     }
 }
 
@@ -66,7 +84,6 @@ fn keep(store: &dyn Store, clock: fn() -> UnixMs, stopped: &Receiver<()>) {
 mod tests {
     use super::*;
     use crate::store::{PlanTable, RedbStore, StoreOptions};
-    use std::time::Instant;
 
     #[test]
     fn an_idle_server_destroys_keys_and_stops_when_told() {

@@ -66,6 +66,8 @@ const IDLE_TIME_MAX: Duration = Duration::from_secs(75);
 /// For the caller to take an answer. More than a slow line needs for the largest one.
 const WRITE_TIME_MAX: Duration = Duration::from_secs(20);
 const BODY: Bounds = Bounds { name: "body", bytes_max: BODY_BYTES_MAX, time_max: Duration::from_secs(10) };
+/// For the others, where a connection sends many requests at once.
+const OTHERS_TURN: Duration = Duration::from_millis(1);
 /// From the whole request to the answer. More than all of its parts together.
 const HANDLER_TIME_MAX: Duration = Duration::from_secs(80);
 const _: () = assert!(HANDLER_TIME_MAX.as_secs() > PROBE_TIME_MAX.as_secs());
@@ -103,6 +105,10 @@ where
     let service = service_fn(move |request| {
         let (worker, pulse) = (Rc::clone(&worker), Rc::clone(&of_service));
         async move {
+            if pulse.has_had_its_turn() {
+                // To wake oneself is not enough: the thread takes no completions as long as a task is ready.
+                monoio::time::sleep(OTHERS_TURN).await;
+            }
             pulse.busy();
             let response = respond(request, worker, peer).await;
             Ok::<_, Infallible>(response.map(|body| Answer::new(body, pulse)))
@@ -251,7 +257,7 @@ async fn answer(
         return outcome;
     }
     let patience = monoio::time::timeout(HANDLER_TIME_MAX, reply).await;
-    patience.unwrap_or_else(|_elapsed| Err(Refusal::unready().inside("the handler took too long")))
+    patience.unwrap_or_else(|_elapsed| Err(Refusal::unknown().inside("the handler took too long")))
 }
 
 fn admit(route: &Route, headers: &HeaderMap, worker: &Worker) -> Result<Option<Caller>, Refusal> {

@@ -83,6 +83,18 @@ mod tests {
     use std::net::TcpStream;
 
     #[test]
+    fn a_port_that_is_being_given_back_is_waited_for() {
+        let killed = Listeners::open(SocketAddr::from(([127, 0, 0, 1], 0)), 1).unwrap();
+        let address = killed.address;
+        let gives_back = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(200));
+            drop(killed);
+        });
+        assert_eq!(Listeners::open(address, 2).unwrap().address, address);
+        gives_back.join().unwrap();
+    }
+
+    #[test]
     fn brothers_share_the_port_and_strangers_are_refused() {
         let Listeners { sockets, address } =
             Listeners::open(SocketAddr::from(([127, 0, 0, 1], 0)), 3).unwrap();

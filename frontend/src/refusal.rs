@@ -111,6 +111,15 @@ impl Refusal {
         Refusal::new(ErrorCode::TemporarilyUnavailable, message).header("retry-after", wait.to_string())
     }
 
+    /// 503: whether it was done is not known. A check that was charged has a result, and its repeat is free; a batch is made anew
+    /// unless a key tells that it is the same.
+    pub fn unknown() -> Refusal {
+        let message = "The service lost sight of this request and cannot tell whether it was done. Send it again with the same \
+                       Idempotency-Key: it is charged once. If it had none, a check may be sent again; before a batch look \
+                       at the credits of the account.";
+        Refusal::new(ErrorCode::TemporarilyUnavailable, message).header("retry-after", RETRY_RESTART_S)
+    }
+
     /// 503: starting, draining or not able to write.
     pub fn unready() -> Refusal {
         let message = "The service cannot take this now; nothing was charged and a retry is safe.";
@@ -191,7 +200,10 @@ impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Refusal {
         match error {
             StoreError::Busy => Refusal::full().inside("the store's queue is full"),
-            StoreError::Closed | StoreError::Failed(_) => Refusal::unready().inside(error),
+            StoreError::Unknown(_) => Refusal::unknown().inside(error),
+            StoreError::Closed | StoreError::NotDone(_) | StoreError::Failed(_) => {
+                Refusal::unready().inside(error)
+            }
         }
     }
 }

@@ -4,7 +4,9 @@
 use super::wire::{ANSWER_BYTES_MAX, Answer, Lines, Outcome, Request, VERSION};
 use super::{Command, Response, SOCKET_FILE, execute};
 use crate::store::backup::BackupError;
-use crate::store::{DATABASE_FILE, OpenError, PlanTable, RedbStore, Store, StoreOptions, UnixMs};
+use crate::store::{
+    DATABASE_FILE, MAY_BE_DONE, OpenError, PlanTable, RedbStore, Store, StoreOptions, UnixMs,
+};
 use std::fmt;
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
@@ -46,6 +48,17 @@ pub enum AccessError {
     Refused(String),
     /// The backup could not be read or written.
     Backup(BackupError),
+}
+
+impl AccessError {
+    /// Whether the command may have been done all the same.
+    pub fn may_be_done(&self) -> bool {
+        match self {
+            AccessError::Broken(..) => true,
+            AccessError::Refused(why) => why.starts_with(MAY_BE_DONE),
+            _ => false,
+        }
+    }
 }
 
 impl fmt::Display for AccessError {

@@ -35,6 +35,9 @@ const TICK: Duration = Duration::from_secs(1);
 const ROOM_PAUSE: Duration = Duration::from_millis(50);
 /// When the store cannot read.
 const STORE_PAUSE: Duration = Duration::from_millis(250);
+/// Between tries to write answers that the store cannot take for now, at first and at most.
+const WRITE_PAUSE: Duration = Duration::from_millis(250);
+const WRITE_PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// What the feeder's thread is started with.
 pub struct Feeder {
@@ -172,8 +175,23 @@ impl Feeder {
         }
     }
 
-    /// Writes a group of answers.
+    /// Writes a group of answers, and tries again as long as the store may take them later. Meanwhile nothing is asked, so that
+    /// no more of them gather than were asked for.
     async fn write(&self, answers: Vec<RowAnswer>) -> Result<(), StoreError> {
+        let mut pause = WRITE_PAUSE;
+        loop {
+            match self.try_write(answers.clone()).await {
+                Err(error @ (StoreError::NotDone(_) | StoreError::Busy)) if !self.door.is_closed() => {
+                    tracing::warn!("answers of batches cannot be written for now: {error}");
+                    monoio::time::sleep(pause).await;
+                    pause = (pause * 2).min(WRITE_PAUSE_MAX);
+                }
+                written => return written,
+            }
+        }
+    }
+
+    async fn try_write(&self, answers: Vec<RowAnswer>) -> Result<(), StoreError> {
         if answers.is_empty() {
             return Ok(());
         }

@@ -2,7 +2,7 @@
 
 use super::credentials::{self, CredentialsAction};
 pub use super::place::Place;
-use super::place::{all_accounts, execute, output_failed, unexpected};
+use super::place::{all_accounts, execute_or_tell, output_failed, unexpected};
 use super::table::{write_json, write_pairs, write_table};
 use crate::admin::{Command, LimitsShown, Response, Shown};
 use crate::credits::calendar::Iso8601;
@@ -67,6 +67,9 @@ enum OneAccount {
         /// Why; kept in the ledger.
         #[arg(long, default_value = "")]
         note: String,
+        /// Repeats a grant that may have been done: the message of the one that failed tells its id. The credits are granted once.
+        #[arg(long, value_name = "ID")]
+        id: Option<EntryId>,
     },
     /// Set the subscription's status.
     SetStatus {
@@ -141,7 +144,17 @@ pub fn run(args: AccountArgs, place: Place<'_>, out: &mut dyn Write) -> Result<(
         AccountAction::List => Response::Accounts(all_accounts(place)?),
         AccountAction::One(action) => {
             let create = matches!(action, OneAccount::Create { .. });
-            execute(place, create, command(action, place)?)?
+            let command = command(action, place)?;
+            let grant = match &command {
+                Command::AccountGrant { id, .. } => Some(*id),
+                _ => None,
+            };
+            execute_or_tell(place, create, command).map_err(|error| match grant {
+                Some(id) if error.may_be_done() => {
+                    format!("{error}; repeat the command with --id {id}, and the credits are granted once")
+                }
+                _ => error.to_string(),
+            })?
         }
         AccountAction::Credentials(action) => return credentials::run(action, args.json, place, out),
     };
@@ -167,8 +180,9 @@ fn command(action: OneAccount, place: Place<'_>) -> Result<Command, String> {
         }
         OneAccount::Show { account } => Command::AccountShow { account },
         OneAccount::SetPlan { account, plan } => Command::AccountSetPlan { account, plan },
-        OneAccount::Grant { account, credits, note } => {
-            Command::AccountGrant { account, id: EntryId::new(place.now, random()?), credits, note }
+        OneAccount::Grant { account, credits, note, id } => {
+            let id = id.map_or_else(|| random().map(|bits| EntryId::new(place.now, bits)), Ok)?;
+            Command::AccountGrant { account, id, credits, note }
         }
         OneAccount::SetStatus { account, status, at_period_end } => {
             Command::AccountSetStatus { account, status, at_period_end }

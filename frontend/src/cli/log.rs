@@ -200,6 +200,8 @@ mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::time::Instant;
 
+    const PATIENCE: Duration = Duration::from_secs(30);
+
     /// A sink that hands on what is written, and waits for leave before each write.
     struct Slow {
         leave: Receiver<()>,
@@ -233,21 +235,27 @@ mod tests {
         let (lines, leave, written) = lines();
         let line = [&[b'x'; 99][..], b"\n"].concat();
         let (before, began) = (dropped(), Instant::now());
-        for number in 0..3 * GATHERED_BYTES_MAX / line.len() {
+        let count = 3 * GATHERED_BYTES_MAX / line.len();
+        lines.add(&line, true);
+        while !lines.lock().writing {
+            assert!(began.elapsed() < PATIENCE, "nobody writes");
+            std::thread::yield_now();
+        }
+        for number in 1..count {
             lines.add(&line, number % 100 == 0);
         }
         lines.flush(Duration::from_millis(20));
-        assert!(began.elapsed() < Duration::from_secs(5), "it waited for the log");
+        assert!(began.elapsed() < PATIENCE, "it waited for the log");
         let lost = dropped() - before;
         // What the thread has taken waits beside what has gathered.
-        let most = 3 * GATHERED_BYTES_MAX / line.len() - GATHERED_BYTES_MAX / line.len();
+        let most = count - GATHERED_BYTES_MAX / line.len();
         assert!(lost > 0 && lost as usize <= most, "{lost}");
         (0..2).for_each(|_| leave.send(()).unwrap());
-        let all: usize = written.iter().take(2).map(|text| text.lines().count()).sum();
-        assert_eq!(all as u64 + lost, (3 * GATHERED_BYTES_MAX / line.len()) as u64);
+        let all: usize = (0..2).map(|_| written.recv_timeout(PATIENCE).unwrap().lines().count()).sum();
+        assert_eq!(all as u64 + lost, count as u64);
         lines.add(b"again\n", true);
         leave.send(()).unwrap();
-        let text = written.recv().unwrap();
+        let text = written.recv_timeout(PATIENCE).unwrap();
         assert_eq!(
             text,
             format!("{lost} lines of the log were dropped here: standard error was not read\nagain\n")

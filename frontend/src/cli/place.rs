@@ -22,8 +22,16 @@ pub struct Place<'a> {
 
 /// Does one command. `create` says whether a store may be made where there is none.
 pub(super) fn execute(place: Place<'_>, create: bool, command: Command) -> Result<Response, String> {
-    let mut access = open(place, create)?;
-    access.execute(command, place.now).map_err(|error| error.to_string())
+    execute_or_tell(place, create, command).map_err(|error| error.to_string())
+}
+
+/// The same, for whoever has to know whether it may have been done all the same.
+pub(super) fn execute_or_tell(
+    place: Place<'_>,
+    create: bool,
+    command: Command,
+) -> Result<Response, AccessError> {
+    Access::open(place.data, place.plans, create, place.now)?.execute(command, place.now)
 }
 
 /// Does a command that only a running server can do.

@@ -38,6 +38,18 @@ pub fn period_start(start: UnixMs, number: u32) -> UnixMs {
     days_since_epoch(Date { year, month, day }) * DAY_MS + start % DAY_MS
 }
 
+/// A start from which period `number` begins at `at`, or as close to it as months allow. Where no time of ours lies so far back, it
+/// is 1970.
+pub fn start_of(number: u32, at: UnixMs) -> UnixMs {
+    let at = at.min(LATEST_MS);
+    let from = date(at);
+    let months = u64::from(from.year) * 12 + u64::from(from.month - 1);
+    let months = months.saturating_sub(u64::from(number)).max(1970 * 12);
+    let (year, month) = ((months / 12) as u32, (months % 12) as u32 + 1);
+    let day = from.day.min(days_in(year, month));
+    days_since_epoch(Date { year, month, day }) * DAY_MS + at % DAY_MS
+}
+
 /// Shows a time as ISO 8601 in UTC, to the second: `2026-03-31T09:30:00+00:00`.
 pub struct Iso8601(pub UnixMs);
 
@@ -117,6 +129,18 @@ mod tests {
             ((9999, 12, 31), 253_402_214_400),
         ] {
             assert_eq!(at(date.0, date.1, date.2), seconds * 1000, "{date:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_period_can_begin_at_any_time(number in 0..2_000u32, now in 0..LATEST_MS) {
+            let start = start_of(number, now);
+            prop_assert!(start <= now);
+            let current = period_at(start, now);
+            prop_assert!(period_start(start, current) <= now && now < period_start(start, current + 1));
+            // Not before 1970, and never far from what was wanted.
+            prop_assert!(current == number || start < 32 * DAY_MS, "{current}");
         }
     }
 

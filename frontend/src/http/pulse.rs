@@ -16,6 +16,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+/// Requests of one connection that are answered in a row.
+const IN_A_ROW_MAX: u32 = 8;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// Between requests.
@@ -31,6 +34,8 @@ pub struct Pulse {
     state: Cell<State>,
     /// Since when the peer has not taken all that was written.
     unsent: Cell<Option<Instant>>,
+    /// Requests that came without a pause between them.
+    in_a_row: Cell<u32>,
     /// Its place, which it gives way with while it is idle.
     pub place: Place,
 }
@@ -39,7 +44,16 @@ impl Pulse {
     /// Of a connection that was just accepted: whoever connects has something to say.
     pub fn new(place: Place) -> Rc<Pulse> {
         let state = Cell::new(State::Head(Instant::now()));
-        Rc::new(Pulse { state, unsent: Cell::new(None), place })
+        Rc::new(Pulse { state, unsent: Cell::new(None), in_a_row: Cell::new(0), place })
+    }
+
+    /// Another request is there. True when so many came without a pause (RFC 9112 9.3.2 lets callers send them at once) that others
+    /// have their turn first.
+    pub fn has_had_its_turn(&self) -> bool {
+        let count = self.in_a_row.get() + 1;
+        let is_over = count > IN_A_ROW_MAX;
+        self.in_a_row.set(if is_over { 0 } else { count });
+        is_over
     }
 
     /// A head has come whole.
@@ -178,6 +192,8 @@ impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
         let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if buffer.filled().len() > before {
             self.pulse.bytes_came();
+        } else if polled.is_pending() {
+            self.pulse.in_a_row.set(0);
         }
         polled
     }

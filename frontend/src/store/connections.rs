@@ -144,6 +144,9 @@ impl Connections for RedbStore {
         hold: HoldRef,
         now: UnixMs,
     ) -> Pending<Attempted, AttemptError> {
+        if let Err(error) = self.prepare_for_result(now) {
+            return Pending::ready(Err(error.into()));
+        }
         self.write(Class::New, move |txn| {
             txn.attempt(connection, hold.account, now, |txn| txn.hold(HoldRequest { hold, credits: 1 }, now))
         })

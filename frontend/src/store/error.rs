@@ -11,19 +11,28 @@ use std::path::PathBuf;
 pub enum StoreError {
     /// More writes are waiting than there is room for; nothing was done, trying again later may help.
     Busy,
-    /// The store was closed, or its writer is gone. Whether the write was done is not known.
+    /// The store was closed, or its writer is gone. The write was not done.
     Closed,
-    /// Reading or writing failed. Whether the write was done is not known. After a failed write the store takes
-    /// no more of them: the process has to end and start anew.
+    /// What the write needs beside the tables cannot be had, such as a key file. It was not done, and may be tried again.
+    NotDone(String),
+    /// Reading or writing failed. The write was not done. After a failed write the store takes no more of them: the process has to
+    /// end and start anew.
     Failed(String),
+    /// The write may have been done or not: it failed while it was made durable. Otherwise as [`StoreError::Failed`].
+    Unknown(String),
 }
+
+/// How a write is told of that may have been done.
+pub const MAY_BE_DONE: &str = "the store failed in the middle of a write, which may be done or not";
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StoreError::Busy => f.write_str("too many writes are waiting; try again later"),
             StoreError::Closed => f.write_str("the store is closed"),
+            StoreError::NotDone(why) => write!(f, "{why}; look at the disk"),
             StoreError::Failed(why) => write!(f, "the store failed ({why}); look at the disk, then restart"),
+            StoreError::Unknown(why) => write!(f, "{MAY_BE_DONE} ({why}); look at the disk, then restart"),
         }
     }
 }
@@ -66,6 +75,13 @@ pub enum OpenError {
         /// How many accounts.
         accounts: u64,
     },
+    /// The keys in the folder are not those that the database was written with.
+    OtherKeys {
+        /// Where they should be.
+        folder: PathBuf,
+        /// What is wrong with them.
+        why: &'static str,
+    },
     /// Anything else.
     Store(StoreError),
 }
@@ -98,6 +114,12 @@ impl fmt::Display for OpenError {
                 f,
                 "{accounts} account(s) are on plan {plan:?}, which the configuration does not define; define it again \
                  until they have been moved with `mailprobe account set-plan`"
+            ),
+            OpenError::OtherKeys { folder, why } => write!(
+                f,
+                "{} {why}; put back the folder that belongs to the database, from a backup of both. If it is lost for good, \
+                 `mailprobe accept-keys` goes on without: all users have to sign up anew, and batches, lists and stored results are lost",
+                folder.display()
             ),
             OpenError::Store(error) => error.fmt(f),
         }

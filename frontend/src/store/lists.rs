@@ -3,12 +3,13 @@
 //! The ids of a list's batches are made of the list's own, so that a batch whose making was cut short is found again
 //! and none is made twice.
 
+use super::batches::PreparedBatch;
 use super::row::{In, Out, Row};
 use super::tables::{Expiring, LIST_CODES, LIST_PARTS, LISTS, ListRow, account_range, list_key, part_key};
 use super::txn::Txn;
-use super::types::{LIST_KEEP_MS, LISTS_MAX, List, ListMade, ListRoom, ListState, UnixMs};
+use super::types::{BatchOfList, LIST_KEEP_MS, LISTS_MAX, List, ListMade, ListRoom, ListState, UnixMs};
 use super::vault::{Class, Place, Vault};
-use super::{AccountId, BatchId, ListId, StoreError};
+use super::{AccountId, BatchError, BatchId, HoldError, ListId, StoreError};
 use ::redb::ReadableTable;
 
 /// The texts of a list.
@@ -183,6 +184,30 @@ impl Txn<'_> {
             self.transaction.open_table(LIST_CODES)?.insert(&key, codes.as_slice())?;
         }
         Ok(true)
+    }
+
+    /// See [`ListStore::submit_batch_of_list`](super::ListStore::submit_batch_of_list).
+    pub fn submit_batch_of_list(
+        &mut self,
+        key: [u8; 32],
+        row: ListRow,
+        batch: PreparedBatch,
+        now: UnixMs,
+    ) -> Result<Result<BatchOfList, BatchError>, StoreError> {
+        let before = {
+            let lists = self.transaction.open_table(LISTS)?;
+            lists.get(&key)?.map(|row| ListRow::decode(row.value())).transpose()?
+        };
+        if before.is_none_or(|before| before.state != ListState::Running) {
+            return Ok(Ok(BatchOfList::Gone));
+        }
+        let made = match self.create_batch(batch, now)? {
+            Ok(created) => BatchOfList::Made(created),
+            Err(BatchError::Hold(HoldError::Exists)) => BatchOfList::MadeBefore,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        self.transaction.open_table(LISTS)?.insert(&key, row.encode().as_slice())?;
+        Ok(Ok(made))
     }
 
     /// Writes a part of a list that is still coming; says whether it is.

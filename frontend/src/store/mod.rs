@@ -32,6 +32,7 @@ mod ledger;
 mod limits;
 mod lists;
 mod migrations;
+mod own_keys;
 mod pending;
 mod purge;
 mod reason;
@@ -41,6 +42,7 @@ mod results;
 #[cfg(test)]
 mod retention;
 mod row;
+mod steady;
 mod sweep;
 mod tables;
 mod txn;
@@ -54,7 +56,7 @@ mod writer;
 pub use self::redb::{Opening, RedbStore, StoreOptions};
 
 pub use connections::Connections;
-pub use error::{BatchError, ChangeError, HoldError, OpenError, SettleError, StoreError};
+pub use error::{BatchError, ChangeError, HoldError, MAY_BE_DONE, OpenError, SettleError, StoreError};
 pub use folder::DATABASE_FILE;
 pub use id::{AccountId, BatchId, ClientId, ConnectionId, EntryId, KeyId, ListId};
 pub use pending::{Pending, Reply, pending};

@@ -38,13 +38,16 @@ impl Txn<'_> {
         self.remove_expired(steps, self.latest).map(drop)
     }
 
-    /// A whole purge's worth of steps.
-    pub fn purge(&mut self, finishing_key: &VaultKey, now: UnixMs) -> Result<Purged, StoreError> {
-        let late = self.expired(Expiring::OpenBatch, now, ENDED_MAX)?;
-        for expiry in &late {
-            self.give_up(&expiring_row(expiry), finishing_key, now)?;
-            // Of a batch that was not open any longer the note is still there.
-            self.expiries.remove(expiry)?;
+    /// A whole purge's worth of steps. Without a key batches are not given up, and wait for the next purge.
+    pub fn purge(&mut self, finishing_key: Option<&VaultKey>, now: UnixMs) -> Result<Purged, StoreError> {
+        let mut late = Vec::new();
+        if let Some(finishing_key) = finishing_key {
+            late = self.expired(Expiring::OpenBatch, now, ENDED_MAX)?;
+            for expiry in &late {
+                self.give_up(&expiring_row(expiry), finishing_key, now)?;
+                // Of a batch that was not open any longer the note is still there.
+                self.expiries.remove(expiry)?;
+            }
         }
         let mut purged = self.remove_expired(STEPS, now)?;
         purged.ended = late.len() as u64;

@@ -10,6 +10,7 @@ use super::index::{KeyChange, KeyIndex};
 use super::ledger::HoldEnd;
 use super::results::{Results, SealedResult};
 use super::row::Row;
+use super::steady::Doubt;
 use super::tables::{
     self, ACCOUNTS, AccountRow, BATCH_ROWS, BATCHES, EntryRow, HOLDS, KEYS, KeyRow, LEDGER, NAMES,
     OPEN_BATCHES,
@@ -20,7 +21,7 @@ use super::vault::Vault;
 use super::writer::{Class, Context, Writer};
 use super::{
     AccountId, BatchError, BatchId, ChangeError, HoldError, KeyId, OpenError, Pending, SettleError, Store,
-    StoreError, audit, batches, limits, migrations, refusals, results,
+    StoreError, audit, batches, limits, migrations, own_keys, refusals, results, steady,
 };
 use crate::credits::Balance;
 use crate::rate_limit::{Kept, Overrides};
@@ -39,11 +40,13 @@ pub struct StoreOptions {
     pub cache_bytes: usize,
     /// Whether a verdict that one account paid for may answer another, who pays for it too.
     pub reuse: bool,
+    /// Opens with the keys in the folder, whichever those are. What others have sealed is lost.
+    pub accept_keys: bool,
 }
 
 impl Default for StoreOptions {
     fn default() -> StoreOptions {
-        StoreOptions { cache_bytes: 64 * 1024 * 1024, reuse: true }
+        StoreOptions { cache_bytes: 64 * 1024 * 1024, reuse: true, accept_keys: false }
     }
 }
 
@@ -64,6 +67,7 @@ pub struct RedbStore {
     plans: Arc<PlanTable>,
     index: Arc<KeyIndex>,
     vault: Arc<Vault>,
+    doubt: Doubt,
     reuse: bool,
     folder: Option<Folder>,
 }
@@ -87,7 +91,7 @@ impl RedbStore {
         let folder_open_to_others = folder.open_to_others;
         // After the database: a file that is none of ours gets no keys beside it.
         let vault = Arc::new(folder.open_vault()?);
-        let (mut store, opening) = RedbStore::start(database, vault, &path, plans, now)?;
+        let (mut store, opening) = RedbStore::start(database, vault, &path, plans, options.accept_keys, now)?;
         store.folder = Some(folder);
         store.reuse = options.reuse;
         Ok((store, Opening { folder_open_to_others, ..opening }))
@@ -104,7 +108,8 @@ impl RedbStore {
         let path = Path::new("backend");
         let database = Builder::new().set_cache_size(1 << 20).create_with_backend(backend);
         let database = database.map_err(|error| super::folder::refusal(path, error))?;
-        RedbStore::start(database, vault, path, plans, now)
+        // What was sealed with keys that ended with another process is lost to it.
+        RedbStore::start(database, vault, path, plans, true, now)
     }
 
     #[cfg(test)]
@@ -117,22 +122,26 @@ impl RedbStore {
         vault: Arc<Vault>,
         path: &Path,
         plans: PlanTable,
+        accept_keys: bool,
         now: UnixMs,
     ) -> Result<(RedbStore, Opening), OpenError> {
         migrations::migrate(&database, path)?;
+        own_keys::check(&database, &vault, path, accept_keys)?;
         check_plans(&database, &plans)?;
         let index = Arc::new(KeyIndex::default());
         index.apply(read_keys(&database)?);
         index.apply(limits::read_terms(&database)?);
         let (database, plans) = (Arc::new(database), Arc::new(plans));
+        let doubt = Doubt::read(&database, now)?;
         let context = Context {
+            doubt,
             database: Arc::clone(&database),
             plans: Arc::clone(&plans),
             vault: Arc::clone(&vault),
             index: Arc::clone(&index),
         };
         let writer = Writer::start(context).map_err(|error| StoreError::Failed(error.to_string()))?;
-        let store = RedbStore { writer, database, plans, index, vault, reuse: true, folder: None };
+        let store = RedbStore { writer, database, plans, index, vault, doubt, reuse: true, folder: None };
         let voided: Pending<u64, StoreError> =
             store.writer.submit(Class::Answer, move |txn| Ok(Ok(txn.void_open_holds(now)?)));
         let opening = Opening { voided_holds: voided.wait()?, ..Opening::default() };
@@ -163,6 +172,11 @@ impl RedbStore {
         Ok(self.database.begin_read()?)
     }
 
+    /// See [`Vault::prepare_for_result`].
+    pub(super) fn prepare_for_result(&self, now: UnixMs) -> Result<(), StoreError> {
+        self.vault.prepare_for_result(now)
+    }
+
     /// What is to be written of a verdict that is known already.
     pub(super) fn seal_known(
         &self,
@@ -173,6 +187,15 @@ impl RedbStore {
         let results = Results::open(self.database.begin_read()?)?;
         let verdict_at = results.verdict_at(&self.vault, &record, now)?;
         results::seal(&self.vault, hold.account, record, verdict_at, now)
+    }
+
+    /// What is to be written of a new batch.
+    fn prepare_batch(&self, new: NewBatch, now: UnixMs) -> Result<batches::PreparedBatch, BatchError> {
+        let prepare = || {
+            let results = Results::open(self.database.begin_read()?)?;
+            batches::prepare(&results, &self.vault, new, now)
+        };
+        prepare()?
     }
 
     fn batch_tables(&self) -> Result<BatchTables, StoreError> {
@@ -187,7 +210,7 @@ impl RedbStore {
 
     fn view(&self, id: AccountId, mut row: AccountRow, now: UnixMs) -> Result<Account, StoreError> {
         let plan = find_plan(&self.plans, &row)?;
-        row.subscription.roll(plan, now);
+        row.subscription.roll(plan, self.doubt.of_periods(now));
         Ok(view_account(id, &row, plan))
     }
 }
@@ -229,7 +252,8 @@ impl Store for RedbStore {
     }
 
     fn health(&self) -> Result<(), StoreError> {
-        self.writer.health()
+        self.writer.health()?;
+        self.vault.health()
     }
 
     fn account(&self, id: AccountId, now: UnixMs) -> Result<Option<Account>, StoreError> {
@@ -372,6 +396,9 @@ impl Store for RedbStore {
     }
 
     fn hold(&self, request: HoldRequest, now: UnixMs) -> Pending<Balance, HoldError> {
+        if let Err(error) = self.prepare_for_result(now) {
+            return Pending::ready(Err(error.into()));
+        }
         self.writer.submit(Class::New, move |txn| txn.hold(request, now))
     }
 
@@ -404,14 +431,9 @@ impl Store for RedbStore {
     }
 
     fn create_batch(&self, new: NewBatch, now: UnixMs) -> Pending<BatchCreated, BatchError> {
-        let prepare = || {
-            let results = Results::open(self.database.begin_read()?)?;
-            batches::prepare(&results, &self.vault, new, now)
-        };
-        match prepare() {
-            Ok(Ok(batch)) => self.writer.submit(Class::New, move |txn| txn.create_batch(batch, now)),
-            Ok(Err(refusal)) => Pending::ready(Err(refusal)),
-            Err(error) => Pending::ready(Err(error.into())),
+        match self.prepare_batch(new, now) {
+            Ok(batch) => self.writer.submit(Class::New, move |txn| txn.create_batch(batch, now)),
+            Err(refusal) => Pending::ready(Err(refusal)),
         }
     }
 
@@ -440,15 +462,18 @@ impl Store for RedbStore {
     }
 
     fn purge(&self, now: UnixMs) -> Pending<Purged, StoreError> {
-        let keys = self.vault.prepare(now).and_then(|()| batches::finishing_key(&self.vault, now));
-        match keys {
-            Ok(finishing_key) => self.writer.submit(Class::Answer, move |txn| {
-                let purged = txn.purge(&finishing_key, now)?;
-                // The rows go all the same when a key file cannot be destroyed: that fails nobody's write.
-                Ok(txn.vault.expire(now).map(|vault_keys| Purged { vault_keys, ..purged }))
-            }),
-            Err(error) => Pending::ready(Err(error)),
+        // The rows go all the same when a key file cannot be made or destroyed: that fails nobody's write.
+        let prepared = self.vault.prepare(now);
+        if !self.doubt.removes(now) {
+            return Pending::ready(prepared.map(|()| Purged::default()));
         }
+        let finishing_key = batches::finishing_key(&self.vault, now).ok();
+        self.writer.submit(Class::Answer, move |txn| {
+            steady::note(txn.transaction, now)?;
+            let purged = txn.purge(finishing_key.as_ref(), now)?;
+            let expired = txn.vault.expire(now);
+            Ok(prepared.and(expired).map(|vault_keys| Purged { vault_keys, ..purged }))
+        })
     }
 
     fn entries(&self, account: AccountId, limit: usize) -> Result<Vec<Entry>, StoreError> {

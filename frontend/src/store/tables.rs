@@ -57,6 +57,12 @@ pub(super) const EXPIRIES: TableDefinition<&[u8; 41], ()> = TableDefinition::new
 /// The name in [`META`] of the format's number.
 pub(super) const META_FORMAT: &str = "format";
 
+/// The name in [`META`] of the fingerprint of the keys that the rows are sealed and hashed with.
+pub(super) const META_KEYS: &str = "keys";
+
+/// The name in [`META`] of the time at which somebody last looked for what is past its time.
+pub(super) const META_SEEN: &str = "seen";
+
 /// The format that this version writes.
 pub(super) const FORMAT: u32 = 6;
 

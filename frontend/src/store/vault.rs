@@ -176,31 +176,49 @@ pub(super) struct Vault {
     users: RwLock<Option<VaultKey>>,
     /// Held while a file is made or destroyed.
     files: Mutex<()>,
+    /// Why a file could not be made, since then.
+    trouble: Mutex<Option<StoreError>>,
+    /// A key for hashes that has yet to be kept: there was none.
+    new_hash_key: Mutex<Option<[u8; KEY_BYTES]>>,
 }
 
 impl Vault {
-    /// The vault of a data folder; made if there is none.
+    /// The vault of a data folder. Where there is none it is made by [`Vault::keep`].
     pub fn open(data: &Path) -> Result<Vault, OpenError> {
         let folder = data.join(KEY_FOLDER);
         let unusable = |error: io::Error| OpenError::Folder(folder.clone(), error.to_string());
-        match DirBuilder::new().mode(0o700).create(&folder) {
-            Ok(()) => File::open(data).and_then(|data| data.sync_all()).map_err(unusable)?,
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(unusable(error)),
-        }
-        let hash_key = match read_key(&folder.join(HASH_KEY_FILE)).map_err(unusable)? {
+        let found = read_lasting_key(&folder.join(HASH_KEY_FILE)).map_err(unusable)?;
+        let hash_key = match found {
             Some(key) => key,
-            None => make_key(&folder, HASH_KEY_FILE).map_err(unusable)?,
+            None => {
+                let mut key = [0; KEY_BYTES];
+                random(&mut key)?;
+                key
+            }
         };
         let keys = RwLock::new(read_keys(&folder).map_err(unusable)?);
-        let users = read_key(&folder.join(USERS_KEY_FILE)).map_err(unusable)?;
+        let users = read_lasting_key(&folder.join(USERS_KEY_FILE)).map_err(unusable)?;
         Ok(Vault {
             hasher: hasher(&hash_key),
             keys,
             users: RwLock::new(users.as_ref().map(vault_key)),
             files: Mutex::default(),
+            trouble: Mutex::default(),
+            new_hash_key: Mutex::new(found.is_none().then_some(hash_key)),
             folder: Some(folder),
         })
+    }
+
+    /// Makes what is new of it durable.
+    pub fn keep(&self) -> Result<(), OpenError> {
+        let mut new = self.new_hash_key.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some(key), Some(folder)) = (&*new, &self.folder) {
+            make_folder(folder)
+                .and_then(|()| place_key(folder, HASH_KEY_FILE, key))
+                .map_err(|error| OpenError::Folder(folder.clone(), error.to_string()))?;
+        }
+        *new = None;
+        Ok(())
     }
 
     /// A vault that ends with the process.
@@ -214,7 +232,39 @@ impl Vault {
             keys: RwLock::default(),
             users: RwLock::default(),
             files: Mutex::default(),
+            trouble: Mutex::default(),
+            new_hash_key: Mutex::new(Some(hash_key)),
         }
+    }
+
+    /// Tells the key for hashes from others, and nothing of it.
+    pub fn fingerprint(&self) -> u64 {
+        let hash = self.hash("fingerprint", &[]);
+        u64::from_be_bytes(hash[..8].try_into().expect("8 of 16 bytes"))
+    }
+
+    /// Its key for hashes has yet to be kept: there was none.
+    pub fn is_new(&self) -> bool {
+        self.new_hash_key.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// There is a key for addresses of users.
+    pub fn has_users_key(&self) -> bool {
+        self.users.read().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Whether key files can be made; what is new could not be sealed otherwise.
+    pub fn health(&self) -> Result<(), StoreError> {
+        self.trouble().clone().map_or(Ok(()), Err)
+    }
+
+    fn trouble(&self) -> MutexGuard<'_, Option<StoreError>> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_trouble(&self, error: StoreError) -> StoreError {
+        *self.trouble() = Some(error.clone());
+        error
     }
 
     /// Keyed hash of some parts; `purpose` keeps hashes of one kind from meeting those of another.
@@ -254,7 +304,8 @@ impl Vault {
             return Ok(key);
         }
         let bytes = match &self.folder {
-            Some(folder) => make_key(folder, &name.file()).map_err(|error| failed("make", name, &error))?,
+            Some(folder) => make_key(folder, &name.file())
+                .map_err(|error| self.note_trouble(failed("make", name, &error)))?,
             None => {
                 let mut bytes = [0; KEY_BYTES];
                 random(&mut bytes)?;
@@ -277,7 +328,8 @@ impl Vault {
         }
         let bytes = match &self.folder {
             Some(folder) => make_key(folder, USERS_KEY_FILE).map_err(|error| {
-                StoreError::Failed(format!("cannot make the key {KEY_FOLDER}/{USERS_KEY_FILE}: {error}"))
+                let why = format!("cannot make the key {KEY_FOLDER}/{USERS_KEY_FILE}: {error}");
+                self.note_trouble(StoreError::NotDone(why))
             })?,
             None => {
                 let mut bytes = [0; KEY_BYTES];
@@ -293,32 +345,50 @@ impl Vault {
         self.find(KeyName::of(class, expires_at))
     }
 
-    /// Destroys the keys whose hour is over; says how many.
+    /// Destroys the keys whose hour is over; says how many. One that cannot be destroyed keeps none of the others, and is tried
+    /// again next time.
     pub fn expire(&self, now: UnixMs) -> Result<u64, StoreError> {
         let _files = self.lock_files();
         let over: Vec<KeyName> = {
             let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
             keys.keys().copied().filter(|name| name.is_over(now)).collect()
         };
+        let mut destroyed = 0;
+        let mut failure = None;
         for name in &over {
-            if let Some(folder) = &self.folder {
-                destroy(&folder.join(name.file())).map_err(|error| failed("destroy", *name, &error))?;
+            if let Some(folder) = &self.folder
+                && let Err(error) = destroy(&folder.join(name.file()))
+            {
+                failure.get_or_insert(failed("destroy", *name, &error));
+                continue;
             }
             self.keys.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+            destroyed += 1;
         }
         if let (Some(folder), Some(name)) = (&self.folder, over.first()) {
             let synced = File::open(folder).and_then(|folder| folder.sync_all());
             synced.map_err(|error| failed("destroy", *name, &error))?;
         }
-        Ok(over.len() as u64)
+        failure.map_or(Ok(destroyed), Err)
     }
 
     /// Makes the keys of this hour and the next, so that nobody who answers requests waits for the disk.
     pub fn prepare(&self, now: UnixMs) -> Result<(), StoreError> {
-        for class in Class::ALL {
+        self.prepare_for(&Class::ALL, now)?;
+        *self.trouble() = None;
+        Ok(())
+    }
+
+    /// Those that the result of a check which begins now will need: whoever pays for it is sure of its answer.
+    pub fn prepare_for_result(&self, now: UnixMs) -> Result<(), StoreError> {
+        self.prepare_for(&[Class::ShortResult, Class::LongResult], now)
+    }
+
+    fn prepare_for(&self, classes: &[Class], now: UnixMs) -> Result<(), StoreError> {
+        for class in classes {
             let expires_at = now.saturating_add(class.keep_ms());
-            self.sealing_key(class, expires_at)?;
-            self.sealing_key(class, expires_at.saturating_add(HOUR_MS))?;
+            self.sealing_key(*class, expires_at)?;
+            self.sealing_key(*class, expires_at.saturating_add(HOUR_MS))?;
         }
         Ok(())
     }
@@ -355,11 +425,11 @@ pub(super) fn is_kept(file: &str, now: UnixMs) -> bool {
 }
 
 fn failed(what: &str, name: KeyName, error: &io::Error) -> StoreError {
-    StoreError::Failed(format!("cannot {what} the key {KEY_FOLDER}/{}: {error}", name.file()))
+    StoreError::NotDone(format!("cannot {what} the key {KEY_FOLDER}/{}: {error}", name.file()))
 }
 
 fn random(bytes: &mut [u8]) -> Result<(), StoreError> {
-    getrandom::fill(bytes).map_err(|error| StoreError::Failed(format!("no random bytes: {error}")))
+    getrandom::fill(bytes).map_err(|error| StoreError::NotDone(format!("no random bytes: {error}")))
 }
 
 fn hasher(key: &[u8; KEY_BYTES]) -> hmac::Key {
@@ -373,7 +443,11 @@ pub(super) fn vault_key(bytes: &[u8; KEY_BYTES]) -> VaultKey {
 
 fn read_keys(folder: &Path) -> io::Result<HashMap<KeyName, VaultKey>> {
     let mut keys = HashMap::new();
-    for entry in std::fs::read_dir(folder)? {
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(keys),
+        entries => entries?,
+    };
+    for entry in entries {
         let entry = entry?;
         let file = entry.file_name();
         let Some(file) = file.to_str() else { continue };
@@ -383,7 +457,12 @@ fn read_keys(folder: &Path) -> io::Result<HashMap<KeyName, VaultKey>> {
         } else if let Some(name) = KeyName::parse(file)
             && let Some(bytes) = read_key(&entry.path())?
         {
-            keys.insert(name, vault_key(&bytes));
+            if is_destroyed(&bytes) {
+                // Its unlinking was cut short.
+                std::fs::remove_file(entry.path())?;
+            } else {
+                keys.insert(name, vault_key(&bytes));
+            }
         }
     }
     Ok(keys)
@@ -397,22 +476,52 @@ fn read_key(path: &Path) -> io::Result<Option<[u8; KEY_BYTES]>> {
     };
     let mut bytes = [0; KEY_BYTES];
     file.read_exact(&mut bytes)?;
-    // A destruction that was cut short leaves zeros, and a file to be destroyed: its hour is over.
     Ok(Some(bytes))
 }
 
-/// Makes a key file that is whole or not there, whatever crashes.
+/// What a destruction that was cut short leaves. As good as no random key is this.
+fn is_destroyed(bytes: &[u8; KEY_BYTES]) -> bool {
+    *bytes == [0; KEY_BYTES]
+}
+
+/// A key that lasts: nobody destroys it, so a file of zeros is damaged.
+fn read_lasting_key(path: &Path) -> io::Result<Option<[u8; KEY_BYTES]>> {
+    match read_key(path)? {
+        Some(bytes) if is_destroyed(&bytes) => {
+            let file = path.file_name().unwrap_or_default().display();
+            Err(io::Error::other(format!(
+                "{KEY_FOLDER}/{file} is damaged: it holds zeros; restore it from a backup"
+            )))
+        }
+        key => Ok(key),
+    }
+}
+
+/// Makes a key and its file.
 fn make_key(folder: &Path, file: &str) -> io::Result<[u8; KEY_BYTES]> {
     let mut bytes = [0; KEY_BYTES];
     getrandom::fill(&mut bytes)?;
+    place_key(folder, file, &bytes)?;
+    Ok(bytes)
+}
+
+fn make_folder(folder: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Ok(()) => File::open(folder.parent().unwrap_or(folder))?.sync_all(),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes a key file that is whole or not there, whatever crashes.
+fn place_key(folder: &Path, file: &str, bytes: &[u8; KEY_BYTES]) -> io::Result<()> {
     let draft = folder.join(format!("{file}{DRAFT}"));
     let mut draft_file =
         OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
-    draft_file.write_all(&bytes)?;
+    draft_file.write_all(bytes)?;
     draft_file.sync_all()?;
     std::fs::rename(&draft, folder.join(file))?;
-    File::open(folder)?.sync_all()?;
-    Ok(bytes)
+    File::open(folder)?.sync_all()
 }
 
 /// Overwrites a key file, syncs and unlinks it. One that is not there is destroyed already.
@@ -433,6 +542,12 @@ mod tests {
 
     const HOUR: UnixMs = HOUR_MS;
     const PLACE: Place<'_> = Place { table: "t", row: b"r" };
+
+    fn kept(data: &Path) -> Vault {
+        let vault = Vault::open(data).unwrap();
+        vault.keep().unwrap();
+        vault
+    }
 
     fn files(data: &Path) -> Vec<String> {
         let entries = std::fs::read_dir(data.join(KEY_FOLDER)).unwrap();
@@ -472,7 +587,7 @@ mod tests {
     #[test]
     fn keys_are_files_for_their_owner_alone_and_come_back() {
         let data = tempfile::tempdir().unwrap();
-        let vault = Vault::open(data.path()).unwrap();
+        let vault = kept(data.path());
         let sealed = vault.sealing_key(Class::ShortResult, 7 * HOUR).unwrap().seal(PLACE, b"x").unwrap();
         let hash = vault.hash("p", &[b"x"]);
         assert_eq!(files(data.path()), ["hash", "short-7"]);
@@ -483,7 +598,7 @@ mod tests {
         drop(vault);
         // What a crash in the making of another key leaves.
         std::fs::write(data.path().join(KEY_FOLDER).join("long-9.new"), b"half").unwrap();
-        let vault = Vault::open(data.path()).unwrap();
+        let vault = kept(data.path());
         let key = vault.opening_key(Class::ShortResult, 7 * HOUR).unwrap();
         assert_eq!(key.open(PLACE, &sealed).as_deref(), Some(&b"x"[..]));
         assert_eq!(vault.hash("p", &[b"x"]), hash);
@@ -494,7 +609,7 @@ mod tests {
     #[test]
     fn a_key_goes_when_its_hour_is_over_and_its_file_is_overwritten() {
         let data = tempfile::tempdir().unwrap();
-        let vault = Vault::open(data.path()).unwrap();
+        let vault = kept(data.path());
         vault.sealing_key(Class::ShortResult, 7 * HOUR).unwrap();
         vault.sealing_key(Class::LongResult, 8 * HOUR - 1).unwrap();
         vault.sealing_key(Class::Batch, 8 * HOUR).unwrap();
@@ -503,8 +618,8 @@ mod tests {
         std::fs::hard_link(folder.join("short-7"), data.path().join("link")).unwrap();
         assert_eq!(vault.expire(8 * HOUR - 1), Ok(0));
         assert_ne!(std::fs::read(data.path().join("link")).unwrap(), [0; 32]);
-        let kept = |now| files(data.path()).into_iter().filter(|file| is_kept(file, now)).count();
-        assert_eq!((kept(8 * HOUR - 1), kept(8 * HOUR)), (4, 2));
+        let left = |now| files(data.path()).into_iter().filter(|file| is_kept(file, now)).count();
+        assert_eq!((left(8 * HOUR - 1), left(8 * HOUR)), (4, 2));
         assert_eq!(vault.expire(8 * HOUR), Ok(2));
         assert_eq!(std::fs::read(data.path().join("link")).unwrap(), [0; 32]);
         assert_eq!(files(data.path()), ["batch-8", "hash"]);
@@ -518,20 +633,65 @@ mod tests {
     #[test]
     fn a_key_that_cannot_be_made_durable_seals_nothing() {
         let data = tempfile::tempdir().unwrap();
-        let vault = Vault::open(data.path()).unwrap();
+        let vault = kept(data.path());
         // Where the draft would stand there is a folder: not even root can write it.
         std::fs::create_dir(data.path().join(KEY_FOLDER).join("open-3.new")).unwrap();
         let failed = vault.sealing_key(Class::OpenBatch, 3 * HOUR).map(drop);
-        assert!(matches!(failed, Err(StoreError::Failed(why)) if why.contains("keys/open-3")));
+        assert!(matches!(failed, Err(StoreError::NotDone(why)) if why.contains("keys/open-3")));
         assert!(vault.opening_key(Class::OpenBatch, 3 * HOUR).is_none());
+        assert!(vault.health().is_err(), "nobody is told");
+        std::fs::remove_dir(data.path().join(KEY_FOLDER).join("open-3.new")).unwrap();
+        vault.prepare(HOUR).unwrap();
+        assert_eq!(vault.health(), Ok(()));
     }
 
     #[test]
     fn a_damaged_key_file_is_told_at_opening() {
         let data = tempfile::tempdir().unwrap();
-        drop(Vault::open(data.path()).unwrap());
+        drop(kept(data.path()));
         std::fs::write(data.path().join(KEY_FOLDER).join("hash"), b"short").unwrap();
         assert!(matches!(Vault::open(data.path()), Err(OpenError::Folder(..))));
+    }
+
+    #[test]
+    fn a_key_of_zeros_is_none() {
+        let data = tempfile::tempdir().unwrap();
+        let vault = kept(data.path());
+        vault.sealing_key(Class::Batch, 3 * HOUR).unwrap();
+        vault.users_key().unwrap();
+        drop(vault);
+        // A crash between its overwriting and its unlinking leaves this.
+        let folder = data.path().join(KEY_FOLDER);
+        std::fs::write(folder.join("batch-3"), [0; KEY_BYTES]).unwrap();
+        let vault = kept(data.path());
+        assert!(vault.opening_key(Class::Batch, 3 * HOUR).is_none());
+        assert_eq!(files(data.path()), ["hash", "users"]);
+        drop(vault);
+        for file in ["hash", "users"] {
+            let whole = std::fs::read(folder.join(file)).unwrap();
+            std::fs::write(folder.join(file), [0; KEY_BYTES]).unwrap();
+            let refusal = Vault::open(data.path()).map(drop).unwrap_err().to_string();
+            assert!(refusal.contains("damaged") && refusal.contains(file), "{refusal}");
+            std::fs::write(folder.join(file), whole).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_key_that_cannot_be_destroyed_keeps_none_of_the_others() {
+        let data = tempfile::tempdir().unwrap();
+        let vault = kept(data.path());
+        for class in [Class::ShortResult, Class::LongResult, Class::Batch] {
+            vault.sealing_key(class, 3 * HOUR).unwrap();
+        }
+        // Nobody can write a folder.
+        let stuck = data.path().join(KEY_FOLDER).join("long-3");
+        std::fs::remove_file(&stuck).unwrap();
+        std::fs::create_dir(&stuck).unwrap();
+        let failed = vault.expire(4 * HOUR);
+        assert!(matches!(failed, Err(StoreError::NotDone(why)) if why.contains("keys/long-3")));
+        assert_eq!(files(data.path()), ["hash", "long-3"]);
+        std::fs::remove_dir(&stuck).unwrap();
+        assert_eq!(vault.expire(4 * HOUR), Ok(1), "it is tried again");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! with a key that is not in the tables; of a session or a link only the hash of its token is there.
 
 use super::types::*;
-use super::{AccountId, BatchId, ListId, Pending, StoreError};
+use super::{AccountId, BatchError, BatchId, ListId, Pending, StoreError};
 use api::Reason;
 
 /// The part of the store that is the dashboard's. The rules of [`Store`](super::Store) hold.
@@ -109,6 +109,15 @@ pub trait ListStore {
         expected: ListState,
         answers: Option<&[Reason]>,
     ) -> Pending<bool, StoreError>;
+
+    /// Makes the next batch of a list that runs, and writes the list as it stands with it: both or neither, so that nothing is
+    /// charged for a list that is gone.
+    fn submit_batch_of_list(
+        &self,
+        list: &List,
+        new: NewBatch,
+        now: UnixMs,
+    ) -> Pending<BatchOfList, BatchError>;
 
     /// Writes a part of the content of a list that is uploading; `false` when it is not any longer.
     fn put_list_part(&self, list: &List, number: u32, plain: &[u8]) -> Pending<bool, StoreError>;

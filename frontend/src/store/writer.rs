@@ -4,9 +4,11 @@
 //!
 //! A write that is refused (no credits, no such account) must leave the tables as they were or in a state that is
 //! right without it: the group commits all the same. A write that cannot read or write the tables fails the whole
-//! group and stops the writer, as nobody knows what reached the disk.
+//! group and stops the writer, as nobody knows what reached the disk. Only a commit that fails leaves it unknown whether its group
+//! was done; what still waits then was not.
 
 use super::index::{KeyChange, KeyIndex};
+use super::steady::Doubt;
 use super::sweep::Sweep;
 use super::txn::Txn;
 use super::vault::Vault;
@@ -40,6 +42,7 @@ pub(super) struct Context {
     pub plans: Arc<PlanTable>,
     pub vault: Arc<Vault>,
     pub index: Arc<KeyIndex>,
+    pub doubt: Doubt,
 }
 
 pub(super) struct Writer {
@@ -180,10 +183,15 @@ fn run(context: &Context, closing: Closing) {
                 group.into_iter().for_each(|job| job.finish(None));
             }
             Err(error) => {
-                closing.0.close(error.clone());
+                // Of whatever comes later it is known.
+                let later = match &error {
+                    StoreError::Unknown(why) => StoreError::Failed(why.clone()),
+                    known => known.clone(),
+                };
+                closing.0.close(later.clone());
                 group.into_iter().for_each(|job| job.finish(Some(&error)));
                 let rest = std::mem::take(&mut closing.0.lock().jobs);
-                rest.into_iter().for_each(|job| job.finish(Some(&error)));
+                rest.into_iter().for_each(|job| job.finish(Some(&later)));
                 return;
             }
         }
@@ -201,16 +209,18 @@ struct Written {
 fn write(context: &Context, sweep: &mut Sweep, group: &mut [Box<dyn Job>]) -> Result<Written, StoreError> {
     let mut transaction = context.database.begin_write()?;
     transaction.set_quick_repair(true);
-    let mut txn = Txn::open(&transaction, &context.plans, &context.vault)?;
+    let mut txn = Txn::open(&transaction, &context.plans, &context.vault, context.doubt)?;
     for job in group {
         job.run(&mut txn)?;
     }
     sweep.go_on(&mut txn)?;
-    txn.purge_some()?;
+    if context.doubt.removes(txn.latest) {
+        txn.purge_some()?;
+    }
     let total = txn.total;
     let changes = txn.close();
     let began = Instant::now();
-    transaction.commit()?;
+    transaction.commit().map_err(|error| StoreError::Unknown(error.to_string()))?;
     Ok(Written { changes, total, took: began.elapsed() })
 }
 
@@ -264,6 +274,7 @@ mod tests {
             plans: Arc::new(PlanTable::standard()),
             vault: Arc::new(Vault::in_memory()),
             index: Arc::default(),
+            doubt: Doubt::default(),
         };
         Writer::start(context).unwrap()
     }

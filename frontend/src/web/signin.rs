@@ -40,23 +40,29 @@ pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
             400,
         ));
     }
+    if let Some(reply) = enter(&visit, email, password, next).await? {
+        return Ok(reply);
+    }
+    let wrong =
+        "No account has this address and password. Check both, or ask the operator for a sign-in link.";
+    Ok(page::with_status(render(&visit, next, email, Some(wrong))?, 401))
+}
+
+/// Begins a session and sends to `next`, if this is an account's address and password.
+pub async fn enter(visit: &Visit, email: &str, password: &str, next: &str) -> Result<Option<Reply>, Problem> {
     let now = clock::now();
     let subject = token_hash(&email.to_lowercase());
     visit.web.throttle.sign_in(subject, visit.head.peer, now)?;
     let user = visit.worker.store.user_of(email)?;
     let kept = user.as_ref().map(|user| user.password);
     let is_it = visit.web.passwords.verify(password.to_owned(), kept).await.map_err(busy)?;
-    let Some(user) = user.filter(|_| is_it) else {
-        let wrong =
-            "No account has this address and password. Check both, or ask the operator for a sign-in link.";
-        return Ok(page::with_status(render(&visit, next, email, Some(wrong))?, 401));
-    };
+    let Some(user) = user.filter(|_| is_it) else { return Ok(None) };
     visit.web.throttle.signed_in(subject);
     let (session, cookie) = Beginning::new(&visit.head)?.split();
     let begun = visit.worker.store.begin_session(user.account, session, now).await;
     begun.map_err(|error| Problem::unready().inside(error))?;
-    end_former(&visit).await?;
-    Ok(Beginning::send_to(cookie, next))
+    end_former(visit).await?;
+    Ok(Some(Beginning::send_to(cookie, next)))
 }
 
 /// A session that was open in this browser ends when another begins.

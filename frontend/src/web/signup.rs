@@ -5,7 +5,7 @@
 
 use super::form::token_field;
 use super::session::Beginning;
-use super::signin::{EMAIL_BYTES_MAX, busy, end_former, notice};
+use super::signin::{EMAIL_BYTES_MAX, busy, end_former, enter, notice};
 use super::{Problem, Visit, guard, page, password};
 use crate::clock;
 use crate::router::Reply;
@@ -51,8 +51,12 @@ pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
     let new = NewUser { account, email: email.to_owned(), password, session };
     match visit.worker.store.sign_up(new, now).await {
         Ok(_) => {}
+        // Perhaps by this very form: an answer to it may have been lost, or said that it is not known what came of it.
         Err(UserError::EmailTaken) => {
-            return refuse("This address has an account already. Sign in instead.", 409);
+            return match enter(&visit, email, visit.form.text("password"), "/").await? {
+                Some(reply) => Ok(reply),
+                None => refuse("This address has an account already. Sign in instead.", 409),
+            };
         }
         Err(error) => return Err(Problem::unready().inside(format!("a sign-up failed: {error}"))),
     }

@@ -2,6 +2,7 @@
 
 use crate::batches;
 use crate::server::{Server, get, post};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -195,4 +196,39 @@ fn epoll_serves_as_well() {
     let id = batches::id(&batches::submit(&server, &server.live, &["catch_all-200", "later.1"]));
     assert_eq!(batches::reasons(&server, &server.live, &id), ["catch_all", "mailbox_exists"]);
     assert_eq!(server.credits(), 90);
+}
+
+#[test]
+fn many_requests_at_once_leave_others_their_turn() {
+    let server = Server::start(&["--frontends", "1"]);
+    let (stop, answered) = (AtomicBool::new(false), AtomicU32::new(0));
+    // How many answers the greedy have while a good client waits for one.
+    let mut before_it = Vec::new();
+    std::thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(|| {
+                let mut greedy = server.connect();
+                let requests = get("", "/livez").repeat(1_000);
+                while !stop.load(Ordering::Relaxed) {
+                    greedy.send(&requests);
+                    for _ in 0..1_000 {
+                        assert_eq!(greedy.read().status, 200);
+                        answered.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        let mut good = server.connect();
+        for _ in 0..50 {
+            let before = answered.load(Ordering::Relaxed);
+            good.send(get("", "/livez"));
+            assert_eq!(good.read().status, 200);
+            before_it.push(answered.load(Ordering::Relaxed) - before);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    before_it.sort_unstable();
+    // Two turns of all, and what their clients had yet to read. Served in a row, those of several connections come first.
+    assert!(before_it[40] < 1_500, "{before_it:?}");
 }

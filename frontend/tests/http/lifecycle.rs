@@ -1,6 +1,6 @@
 //! Start, drain and end; and what the log never says.
 
-use crate::server::{Server, get, mailprobe, post};
+use crate::server::{Server, UNREAD_LOG, get, mailprobe, post};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
@@ -70,6 +70,44 @@ fn a_port_in_use_is_refused() {
     let line = refused(&["serve", "--listen", &address, "--data", other.path().to_str().unwrap()], 1);
     assert!(line.contains("address in use"), "{line}");
     assert_eq!(server.get("", "/livez").status, 200);
+}
+
+#[test]
+fn a_server_that_was_killed_starts_again_at_once_on_its_port() {
+    let mut server = Server::start(&["--frontends", "2"]);
+    let address = server.address.to_string();
+    for _ in 0..3 {
+        // The kernel takes longest to give back what is in use.
+        let busy: Vec<_> = (0..50)
+            .map(|_| {
+                let mut connection = server.connect();
+                connection.send(post(&server.live, "/v1/verify", SLOW));
+                connection
+            })
+            .collect();
+        server = server.restart_after_kill(&["--frontends", "2", "--listen", &address]);
+        assert_eq!(server.get("", "/livez").status, 200);
+        drop(busy);
+    }
+}
+
+#[test]
+fn a_log_that_nobody_reads_stops_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join(UNREAD_LOG), "").unwrap();
+    let mut server = Server::start_in(folder, &[]);
+    let mut connection = server.connect();
+    // More than the pipe and our buffer hold: each request is a line of some 150 bytes.
+    for _ in 0..100 {
+        let requests = get("", "/livez").repeat(200);
+        connection.send(requests);
+        (0..200).for_each(|_| assert_eq!(connection.read().status, 200));
+    }
+    let metrics = server.administer(&["metrics"]);
+    let dropped = metrics.lines().find_map(|line| line.strip_prefix("mailprobe_log_lines_dropped_total "));
+    assert!(dropped.is_some_and(|count| count.parse::<f64>().unwrap() > 0.0), "{dropped:?}");
+    server.signal(libc::SIGTERM);
+    assert_eq!(server.wait().code(), Some(0));
 }
 
 #[test]

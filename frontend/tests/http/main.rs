@@ -15,6 +15,7 @@ mod connections;
 mod detail;
 mod docs;
 mod fast;
+mod faults;
 mod gateway;
 mod idempotency;
 mod lifecycle;

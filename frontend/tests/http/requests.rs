@@ -150,6 +150,15 @@ fn bodies_are_bounded() {
 }
 
 #[test]
+fn a_body_that_is_told_to_be_too_long_is_refused_before_it_comes() {
+    let server = Server::start(&[]);
+    for path in ["/v1/verify", "/v1/verify?mode=full", "/v1/verify/batch"] {
+        let headers = format!("Authorization: Bearer {}\r\nContent-Type: application/json\r\n", server.test);
+        server.refuses_a_long_body(path, &headers);
+    }
+}
+
+#[test]
 fn a_body_must_not_say_that_it_is_something_else() {
     let server = Server::start(&[]);
     let body = "{\"email\":\"deliverable@example.com\"}";

@@ -12,6 +12,9 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
+/// Where this file is in its folder a server's standard error is a pipe that nobody reads.
+pub const UNREAD_LOG: &str = "unread-log";
+
 /// A running server with the scripted engine.
 pub struct Server {
     child: Child,
@@ -65,20 +68,23 @@ impl Server {
     ) -> Server {
         let data = folder.path().join("data");
         let log = folder.path().join("log");
-        let mut arguments = vec!["serve", "--listen", "127.0.0.1:0", "--data", data.to_str().unwrap()];
+        let mut arguments = vec!["serve", "--data", data.to_str().unwrap()];
+        if !flags.contains(&"--listen") {
+            arguments.extend(["--listen", "127.0.0.1:0"]);
+        }
         arguments.extend(flags);
         give(&mut program, &arguments);
         program.env(ASKED, folder.path().join("asked"));
+        let stderr = match folder.path().join(UNREAD_LOG).exists() {
+            true => Stdio::piped(),
+            false => std::fs::File::options().create(true).append(true).open(&log).unwrap().into(),
+        };
         let authorities = folder.path().join("authorities.pem");
         if authorities.exists() {
             // For a server that has to trust a host of the test's own.
             program.env("SSL_CERT_FILE", authorities);
         }
-        let mut child = program
-            .stdout(Stdio::piped())
-            .stderr(std::fs::File::options().create(true).append(true).open(&log).unwrap())
-            .spawn()
-            .unwrap();
+        let mut child = program.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut announced = Vec::new();
         let address = loop {
@@ -173,6 +179,21 @@ impl Server {
         self.send(post(key, path, body))
     }
 
+    /// A body that says that it is far too long is refused at once, unread, whether its sender awaits consent or not. The headers
+    /// end their lines; one of them may tell the kind of body.
+    pub fn refuses_a_long_body(&self, path: &str, headers: &str) {
+        for consent in ["", "Expect: 100-continue\r\n"] {
+            let (mut connection, began) = (self.connect(), Instant::now());
+            connection.send(format!(
+                "POST {path} HTTP/1.1\r\nHost: {}\r\n{headers}{consent}Content-Length: 999999999999\r\n\r\n",
+                self.address
+            ));
+            let answer = connection.read();
+            assert_eq!(answer.status, 413, "{path} {consent:?} {answer:?}");
+            assert!(began.elapsed() < Duration::from_secs(5), "{path} {consent:?}: {:?}", began.elapsed());
+        }
+    }
+
     /// The credits that the account has left.
     pub fn credits(&self) -> u64 {
         self.get(&self.live, "/v1/account").json()["credits_remaining"].as_u64().unwrap()
@@ -213,7 +234,9 @@ impl Server {
 
     /// Ends it by a signal and starts another on its folder.
     pub fn restart_after(mut self, signal: i32, flags: &[&str]) -> Server {
-        self.signal(signal);
+        if self.child.try_wait().unwrap().is_none() {
+            self.signal(signal);
+        }
         self.wait();
         let folder = self.folder.take().unwrap();
         Server::start_in(folder, flags)

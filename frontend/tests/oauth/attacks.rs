@@ -219,3 +219,16 @@ fn a_gateway_offers_none_of_this() {
     }
     assert!(is_alive(&server, &tokens.access));
 }
+
+#[test]
+fn a_body_that_is_told_to_be_too_long_is_refused_before_it_comes() {
+    let server = Server::start(&[]);
+    let tokens = connect(&server, &mut Browser::signed_up(&server, "joe@example.com"), 10, 30);
+    let (json, form) = ("application/json", "application/x-www-form-urlencoded");
+    for (path, kind) in
+        [("/oauth/register", json), ("/oauth/token", form), ("/oauth/revoke", form), ("/mcp", json)]
+    {
+        let headers = format!("Authorization: Bearer {}\r\nContent-Type: {kind}\r\n", tokens.access);
+        server.refuses_a_long_body(path, &headers);
+    }
+}

@@ -383,6 +383,7 @@ impl Run {
         let open = self.model.holds.iter_mut().filter(|hold| hold.end == End::Open && !hold.of_batch);
         let voided = open.map(|hold| hold.end = End::Voided).count() as u64;
         assert_eq!(self.world.reopen().voided_holds, voided);
+        self.model.kept.open(self.world.now);
     }
 
     fn compare(&mut self) {

@@ -142,10 +142,17 @@ fn a_clock_that_goes_back_brings_no_period_back() {
     let id = world.account("a", "free");
     world.now = FEBRUARY;
     world.hold(id, 100).unwrap();
-    world.now = START;
+    world.now = FEBRUARY - DAY / 2;
     assert_eq!(world.hold(id, 1), Err(HoldError::Insufficient { available: 0 }));
     world.now = FEBRUARY + 1;
     world.check(id, (0, 0, 100, 0, 100));
+    // From so far back the period counts anew, and is the same.
+    world.now = START;
+    assert_eq!(world.hold(id, 1), Err(HoldError::Insufficient { available: 0 }));
+    world.now = FEBRUARY - 1;
+    assert_eq!(world.hold(id, 1), Err(HoldError::Insufficient { available: 0 }));
+    world.now = FEBRUARY + 1;
+    world.check(id, (100, 0, 100, 0, 100));
 }
 
 #[test]

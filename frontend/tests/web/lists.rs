@@ -30,6 +30,20 @@ fn send(browser: &mut Browser, token: &str, name: &str, content: &[u8], column: 
     browser.exchange("/lists", &head, "Sec-Fetch-Site: same-origin\r\n", &body)
 }
 
+#[test]
+fn a_form_or_a_file_that_is_told_to_be_too_long_is_refused_before_it_comes() {
+    let server = Server::start(&[]);
+    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    browser.get("/lists");
+    let origin = format!("Origin: http://{}\r\nCookie: {}\r\n", server.address, browser.cookies());
+    for path in ["/signin", "/keys"] {
+        let kind = "Content-Type: application/x-www-form-urlencoded\r\n";
+        server.refuses_a_long_body(path, &format!("{origin}{kind}"));
+    }
+    let kind = "Content-Type: multipart/form-data; boundary=b\r\n";
+    server.refuses_a_long_body("/lists", &format!("{origin}{kind}"));
+}
+
 /// Loads the page until it says this.
 #[track_caller]
 pub fn wait(browser: &mut Browser, path: &str, text: &str) -> Page {

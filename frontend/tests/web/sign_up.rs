@@ -34,8 +34,17 @@ fn what_is_wrong_is_said_and_what_was_typed_stays() {
     refused("a@example.com", "short", 400, "at least 10 characters");
     refused("averylong@example.com", "AveryLong@example.com", 400, "must not be the address");
     Browser::signed_up(&server, "taken@example.com");
-    refused("TAKEN@example.com", PASSWORD, 409, "has an account already");
+    refused("TAKEN@example.com", "not the one of that account", 409, "has an account already");
     assert_eq!(server.administer(&["account", "list"]).lines().count(), 3, "header, default, taken");
+}
+
+#[test]
+fn a_form_that_is_sent_again_signs_in() {
+    let server = Server::start(&[]);
+    Browser::signed_up(&server, "joe@example.com");
+    // The answer was lost, or said that nobody knows what came of the form.
+    Browser::signed_up(&server, "joe@example.com").get("/").says("100");
+    assert_eq!(server.administer(&["account", "list"]).lines().count(), 3, "header, default, joe");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::refusal::Refusal;
 use crate::store::id::random_bits;
 use crate::store::{
     AccountId, AddressHash, AttemptError, ConnectionId, EntryId, HoldRef, HoldRequest, Known, ResultRecord,
-    Settlement, StoredResult,
+    SettleError, Settlement, StoreError, StoredResult,
 };
 use crate::survive::survive;
 use crate::worker::Worker;
@@ -166,9 +166,7 @@ async fn look_then_charge(worker: &Worker, question: &Question) -> Result<Checke
         Ok(Err(_elapsed)) => Refusal::full().inside("the engine did not answer in time"),
         Err(_panicked) => Refusal::defect().inside("a probe panicked"),
     };
-    if let Err(error) = worker.store.void(hold, clock::now()).await {
-        tracing::error!(hold = %hold.id, "a hold could not be voided and stays until the next start: {error}");
-    }
+    give_back(worker, hold).await;
     Err(refusal.into())
 }
 
@@ -183,7 +181,21 @@ async fn settle(
     match worker.store.settle(hold, with, clock::now()).await {
         Ok(balance) => Ok(charged(verdict.reason, balance.available())),
         // Not given away: an answer is only an answer once it is durable.
-        Err(error) => Err(Refusal::unready().inside(format!("hold {} was not settled: {error}", hold.id))),
+        Err(error) => {
+            give_back(worker, hold).await;
+            let refusal = match &error {
+                SettleError::Store(StoreError::Unknown(_)) => Refusal::unknown(),
+                _ => Refusal::unready(),
+            };
+            Err(refusal.inside(format!("hold {} was not settled: {error}", hold.id)))
+        }
+    }
+}
+
+/// Voids a hold that nothing came of.
+async fn give_back(worker: &Worker, hold: HoldRef) {
+    if let Err(error) = worker.store.void(hold, clock::now()).await {
+        tracing::error!(hold = %hold.id, "a hold could not be voided and stays until the next start: {error}");
     }
 }
 

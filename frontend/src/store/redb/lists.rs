@@ -5,7 +5,7 @@ use super::super::tables::{LIST_CODES, LIST_PARTS, LISTS, ListRow, account_range
 use super::super::types::*;
 use super::super::web::ListStore;
 use super::super::writer::Class;
-use super::super::{AccountId, BatchId, ListId, Pending, StoreError, lists, reason};
+use super::super::{AccountId, BatchError, BatchId, ListId, Pending, StoreError, lists, reason};
 use super::RedbStore;
 use ::redb::{ReadableDatabase, ReadableTable};
 use api::Reason;
@@ -49,6 +49,25 @@ impl ListStore for RedbStore {
                 self.writer.submit(Class::New, move |txn| Ok(Ok(txn.put_list(key, row, expected, codes)?)))
             }
             Err(error) => Pending::ready(Err(error)),
+        }
+    }
+
+    fn submit_batch_of_list(
+        &self,
+        list: &List,
+        new: NewBatch,
+        now: UnixMs,
+    ) -> Pending<BatchOfList, BatchError> {
+        let key = list_key(list.account, list.id);
+        let row = match lists::seal(&self.vault, list) {
+            Ok(row) => row,
+            Err(error) => return Pending::ready(Err(error.into())),
+        };
+        match self.prepare_batch(new, now) {
+            Ok(batch) => {
+                self.writer.submit(Class::New, move |txn| txn.submit_batch_of_list(key, row, batch, now))
+            }
+            Err(refusal) => Pending::ready(Err(refusal)),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Lists that were uploaded to the dashboard, and are checked batch by batch.
 
 use super::super::id::{AccountId, ListId};
-use super::UnixMs;
+use super::{BatchCreated, UnixMs};
 use api::Reason;
 use std::fmt;
 
@@ -23,6 +23,17 @@ pub struct ListRoom {
 impl ListRoom {
     /// No bound.
     pub const MOST: ListRoom = ListRoom { account: u64::MAX, all: u64::MAX };
+}
+
+/// What came of the next batch of a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BatchOfList {
+    /// It is there.
+    Made(BatchCreated),
+    /// It was there before.
+    MadeBefore,
+    /// The list does not run any longer.
+    Gone,
 }
 
 /// What came of making a list.

@@ -9,8 +9,8 @@ use crate::batch::Door;
 use crate::cli::clean::source::{Row, Source, Step};
 use crate::clock;
 use crate::store::{
-    AddressHash, BatchError, BatchMode, HoldError, List, ListId, ListState, NewBatch, NewRow, OpenBatch,
-    Store, StoreError,
+    AddressHash, BatchError, BatchMode, BatchOfList, HoldError, List, ListId, ListState, NewBatch, NewRow,
+    OpenBatch, Store, StoreError,
 };
 use crate::survive;
 use api::Reason;
@@ -325,17 +325,24 @@ impl Worker {
         let id = self.store.batch_of_list(list, batches(list.submitted));
         let rows = rows.into_iter().map(|(email, address)| NewRow { email, address }).collect();
         let new = NewBatch { id, account, name: None, rows, idempotency: None, mode: BatchMode::Live };
-        match self.store.create_batch(new, now).wait() {
-            Ok(made) => {
+        let before = list.submitted;
+        list.submitted += total as u64;
+        match self.store.submit_batch_of_list(list, new, now).wait() {
+            Ok(BatchOfList::Made(made)) => {
                 if !made.completed {
                     let total = made.submitted;
                     self.door.enter(OpenBatch { batch: id, account, created_at: now, total, answered: 0 });
                 }
             }
-            // It was made before a restart, and has its charge.
-            Err(BatchError::Hold(HoldError::Exists)) => {}
+            // By an earlier version, whose process ended then. It has its charge.
+            Ok(BatchOfList::MadeBefore) => {}
+            Ok(BatchOfList::Gone) => {
+                self.open.remove(&list.id);
+                return Ok(false);
+            }
             Err(BatchError::Hold(error @ (HoldError::Insufficient { .. } | HoldError::Inactive { .. }))) => {
                 self.open.remove(&list.id);
+                list.submitted = before;
                 list.state = ListState::Paused;
                 list.why = format!("It stopped: {error}.");
                 return self.store.put_list(list, ListState::Running, None).wait().map(|_| false);
@@ -349,11 +356,10 @@ impl Worker {
                 return Err(StoreError::Failed(format!("a batch of a list: {other}")));
             }
         }
-        list.submitted += total as u64;
         if list.submitted >= list.addresses {
             self.open.remove(&list.id);
         }
-        self.store.put_list(list, ListState::Running, None).wait()
+        Ok(true)
     }
 
     /// The addresses of the next batch; none as long as it is not whole.
@@ -374,7 +380,7 @@ fn batches(addresses: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{AccountId, ListRoom, PlanTable, RedbStore, StoreOptions};
+    use crate::store::{AccountId, ListRoom, NewAccount, PlanTable, RedbStore, StoreOptions};
     use std::cell::RefCell;
 
     #[test]
@@ -402,6 +408,34 @@ mod tests {
         turns.borrow_mut().clear();
         assert_eq!(worker.round(turn), Ok(true));
         assert_eq!(*turns.borrow(), [made[2]], "one is given up, and one rests");
+    }
+
+    #[test]
+    fn nothing_is_charged_for_a_list_that_is_gone() {
+        let (folder, now) = (tempfile::tempdir().unwrap(), clock::now());
+        let options = StoreOptions::default();
+        let store = RedbStore::open(folder.path(), PlanTable::standard(), options, now).unwrap().0;
+        let store: Arc<dyn Store> = Arc::new(store);
+        let account = AccountId::new(now, 1);
+        let new = NewAccount { id: account, name: "a".into(), plan: "scale".into() };
+        store.create_account(new, now).wait().unwrap();
+        let content: String = (0..1_000).map(|n| format!("{n}@example.com\n")).collect();
+        let held = |number: u128, is_deleted: bool| {
+            let mut list = List::new(ListId::new(now, number), account, now, String::new());
+            store.create_list(&list, ListRoom::MOST, now).wait().unwrap();
+            store.put_list_part(&list, 0, content.as_bytes()).wait().unwrap();
+            (list.bytes, list.rows, list.addresses) = (content.len() as u64, 1_000, 1_000);
+            list.state = ListState::Running;
+            assert!(store.put_list(&list, ListState::Uploading, None).wait().unwrap());
+            let mut worker = Worker::new(Arc::clone(&store), Arc::new(Door::default()));
+            let before = store.account(account, now).unwrap().unwrap().balance.held;
+            if is_deleted {
+                assert!(store.delete_list(account, list.id).wait().unwrap());
+            }
+            worker.go_on(list).unwrap();
+            store.account(account, now).unwrap().unwrap().balance.held - before
+        };
+        assert_eq!((held(1, false), held(2, true)), (1_000, 0));
     }
 
     fn make(store: &Arc<dyn Store>, account: AccountId, n: u128) -> ListId {

@@ -12,6 +12,10 @@ pub struct Kept {
     withdrawn: HashMap<u64, UnixMs>,
     /// By account and idempotency key: when, the request and its answer.
     keys: HashMap<(usize, u8), (UnixMs, [u8; 32], BatchCreated)>,
+    /// When something was purged, to the hour.
+    seen: Option<UnixMs>,
+    /// Nothing is purged before then: the store was opened long after it.
+    purges_from: UnixMs,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -49,6 +53,12 @@ impl Stored {
 }
 
 impl Kept {
+    /// The store is opened now.
+    pub fn open(&mut self, now: UnixMs) {
+        let is_late = self.seen.is_some_and(|seen| now - seen > DAY);
+        self.purges_from = if is_late { now + 15 * 60 * 1000 } else { 0 };
+    }
+
     fn own(&self, account: usize, address: usize, now: UnixMs) -> Option<Stored> {
         let own = self.results.get(&(account, address)).copied();
         own.filter(|stored| now < stored.checked_at + DAY && self.stands(stored))
@@ -221,6 +231,14 @@ impl Run {
     }
 
     pub fn purge(&mut self) {
+        let (now, kept) = (self.world.now, &mut self.model.kept);
+        if now < kept.purges_from {
+            assert_eq!(self.world.purge(), Purged::default());
+            return;
+        }
+        if kept.seen.is_none_or(|seen| now.abs_diff(seen) >= 60 * 60 * 1000) {
+            kept.seen = Some(now);
+        }
         let late: Vec<usize> = (0..self.model.kept.batches.len())
             .filter(|&batch| {
                 let batch = &self.model.kept.batches[batch];
