@@ -29,8 +29,13 @@ const OPEN_MAX: u32 = 20;
 pub const ROWS_MAX: u64 = 5_000_000;
 /// How much of a list is gone through before the next one has its turn.
 const SLICE_BYTES: u64 = 2 * 1024 * 1024;
-/// Lists that are counted at once: each may hold a window of some MiB.
+/// Lists that are counted at once, and whose rows go into batches at once: each may hold a window of some MiB.
 const COUNTED_AT_ONCE: usize = 4;
+const SUBMITTED_AT_ONCE: usize = 8;
+/// While others wait, a list gives up its place after so many batches, or when it has made none for so long: to go on it is read again
+/// from its beginning.
+const BATCHES_IN_A_TURN: u32 = 100;
+const IDLE_MAX: Duration = Duration::from_secs(5);
 /// How often the thread looks while lists are at work.
 const LOOK: Duration = Duration::from_millis(250);
 /// And when there are none, or nobody woke it.
@@ -73,6 +78,8 @@ struct Worker {
     resting: HashMap<ListId, Instant>,
     /// A list is not gone through to where it could be.
     more: bool,
+    /// A list waits for its place among those whose rows go into batches.
+    waits: bool,
 }
 
 /// The rows of a list's next batch.
@@ -87,12 +94,16 @@ struct Open {
     addresses: u64,
     /// What came of the next batch.
     batch: Rows,
+    /// Batches that were made since it was opened, and when the last one was.
+    made: u32,
+    last: Instant,
 }
 
 impl Open {
     fn new(store: &Arc<dyn Store>, list: &List) -> Result<Open, String> {
         let source = super::source(Arc::clone(store), list)?;
-        Ok(Open { source, row: Row::default(), rows: 0, addresses: 0, batch: Vec::new() })
+        let (row, batch, last) = (Row::default(), Vec::new(), Instant::now());
+        Ok(Open { source, row, rows: 0, addresses: 0, batch, made: 0, last })
     }
 
     /// Rows and addresses, once the end is reached.
@@ -139,6 +150,7 @@ impl Open {
             return Err("The list ended before its time.".into());
         }
         self.addresses += self.batch.len() as u64;
+        (self.made, self.last) = (self.made + 1, Instant::now());
         Ok(Some(std::mem::take(&mut self.batch)))
     }
 }
@@ -146,7 +158,7 @@ impl Open {
 impl Worker {
     fn new(store: Arc<dyn Store>, door: Arc<Door>) -> Worker {
         let (counted, open, resting) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Worker { store, door, counted, open, resting, more: false }
+        Worker { store, door, counted, open, resting, more: false, waits: false }
     }
 
     fn work(mut self, woken: &Receiver<()>) {
@@ -177,7 +189,7 @@ impl Worker {
         turn: impl Fn(&mut Worker, List) -> Result<(), StoreError>,
     ) -> Result<bool, StoreError> {
         let lists = self.store.lists_at_work(clock::now())?;
-        self.more = false;
+        (self.more, self.waits) = (false, false);
         for open in [&mut self.counted, &mut self.open] {
             open.retain(|id, _| lists.iter().any(|list| list.id == *id));
         }
@@ -199,7 +211,19 @@ impl Worker {
             self.open.remove(&list.id);
             self.resting.insert(list.id, Instant::now() + REST);
         }
+        if self.waits {
+            self.make_room();
+        }
         Ok(!lists.is_empty())
+    }
+
+    /// Closes the list that has had most of its turn.
+    fn make_room(&mut self) {
+        let is_over = |open: &Open| open.made >= BATCHES_IN_A_TURN || open.last.elapsed() >= IDLE_MAX;
+        let over = self.open.iter().filter(|(_, open)| is_over(open)).max_by_key(|(_, open)| open.made);
+        if let Some(id) = over.map(|(id, _)| *id) {
+            self.open.remove(&id);
+        }
     }
 
     fn turn(&mut self, list: List) -> Result<(), StoreError> {
@@ -308,6 +332,10 @@ impl Worker {
 
     /// Makes the next batch; says whether the list can go on.
     fn submit(&mut self, list: &mut List) -> Result<bool, StoreError> {
+        if self.open.len() >= SUBMITTED_AT_ONCE && !self.open.contains_key(&list.id) {
+            self.waits = true;
+            return Ok(false);
+        }
         let rows = match self.next_rows(list) {
             Ok(Some(rows)) => rows,
             Ok(None) => {
@@ -436,6 +464,42 @@ mod tests {
             store.account(account, now).unwrap().unwrap().balance.held - before
         };
         assert_eq!((held(1, false), held(2, true)), (1_000, 0));
+    }
+
+    #[test]
+    fn few_lists_are_open_at_once_and_all_have_their_turn() {
+        let (folder, now) = (tempfile::tempdir().unwrap(), clock::now());
+        let options = StoreOptions::default();
+        let store = RedbStore::open(folder.path(), PlanTable::standard(), options, now).unwrap().0;
+        let store: Arc<dyn Store> = Arc::new(store);
+        let account = AccountId::new(now, 1);
+        let new = NewAccount { id: account, name: "a".into(), plan: "scale".into() };
+        store.create_account(new, now).wait().unwrap();
+        let content: String = (0..5_000).map(|n| format!("{n}@example.com\n")).collect();
+        for number in 0..12 {
+            let mut list = List::new(ListId::new(now, number), account, now, String::new());
+            store.create_list(&list, ListRoom::MOST, now).wait().unwrap();
+            store.put_list_part(&list, 0, content.as_bytes()).wait().unwrap();
+            (list.bytes, list.rows, list.addresses) = (content.len() as u64, 5_000, 5_000);
+            list.state = ListState::Running;
+            assert!(store.put_list(&list, ListState::Uploading, None).wait().unwrap());
+        }
+        let mut worker = Worker::new(Arc::clone(&store), Arc::new(Door::default()));
+        let begun = |store: &Arc<dyn Store>| {
+            let lists = store.lists(account, now).unwrap();
+            lists.iter().filter(|list| list.submitted > 0).count()
+        };
+        assert_eq!(worker.round(Worker::turn), Ok(true));
+        assert_eq!((worker.open.len(), begun(&store)), (SUBMITTED_AT_ONCE, SUBMITTED_AT_ONCE));
+        // Nobody answers their batches: they are idle, and others have their place.
+        for _ in 0..2 * (12 - SUBMITTED_AT_ONCE) {
+            for open in worker.open.values_mut() {
+                open.last -= IDLE_MAX;
+            }
+            assert_eq!(worker.round(Worker::turn), Ok(true));
+            assert!(worker.open.len() <= SUBMITTED_AT_ONCE);
+        }
+        assert_eq!(begun(&store), 12);
     }
 
     fn make(store: &Arc<dyn Store>, account: AccountId, n: u128) -> ListId {
