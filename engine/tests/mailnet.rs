@@ -12,6 +12,7 @@ type Flavor = (RuntimeChoice, DriverChoice);
 
 const MONOIO_IO_URING: Flavor = (RuntimeChoice::Monoio, DriverChoice::IoUring);
 const MONOIO_EPOLL: Flavor = (RuntimeChoice::Monoio, DriverChoice::Epoll);
+#[cfg(feature = "glommio")]
 const GLOMMIO: Flavor = (RuntimeChoice::Glommio, DriverChoice::IoUring);
 
 fn scenario(name: &str) -> Scenario {
@@ -184,6 +185,7 @@ fn every_reason_on_monoio_with_epoll() {
     check("reasons", 1000, MONOIO_EPOLL);
 }
 
+#[cfg(feature = "glommio")]
 #[test]
 fn every_reason_on_glommio() {
     check("reasons", 1000, GLOMMIO);

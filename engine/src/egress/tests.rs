@@ -103,7 +103,8 @@ fn an_address_that_is_gone_is_our_fault_and_a_host_that_refuses_is_not() {
         thread.join().unwrap().unwrap();
     };
     let monoio = (RuntimeChoice::Monoio, DriverChoice::Epoll);
-    for (runtime, driver) in [monoio, (RuntimeChoice::Glommio, DriverChoice::IoUring)] {
+    let glommio = cfg!(feature = "glommio").then_some((RuntimeChoice::Glommio, DriverChoice::IoUring));
+    for (runtime, driver) in std::iter::once(monoio).chain(glommio) {
         let flavor = runtime::choose(runtime, driver).unwrap().flavor;
         check(flavor, "127.0.0.2", open, "open 0");
         check(flavor, "127.0.0.2", closed, "refused");

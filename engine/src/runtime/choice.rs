@@ -1,6 +1,8 @@
 //! Which runtime and driver run, tried out for real, and why.
 
-use super::{glommio, monoio};
+#[cfg(feature = "glommio")]
+use super::glommio;
+use super::monoio;
 use crate::config::{DriverChoice, RuntimeChoice};
 use std::io;
 
@@ -8,6 +10,7 @@ use std::io;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flavor {
     Monoio(monoio::Driver),
+    #[cfg(feature = "glommio")]
     Glommio,
 }
 
@@ -28,19 +31,29 @@ pub(crate) fn choose(runtime: RuntimeChoice, driver: DriverChoice) -> Result<Cho
         (RuntimeChoice::Glommio, DriverChoice::Epoll) => {
             Err("glommio runs on io_uring alone: choose --runtime monoio for --driver epoll".into())
         }
-        (RuntimeChoice::Glommio, _) => match try_glommio() {
-            Ok(()) => Ok(Chosen { flavor: Flavor::Glommio, why: "glommio on io_uring, as asked for".into() }),
-            Err(refusal) => Err(format!(
-                "glommio needs io_uring, and {}: choose --runtime monoio, which also runs on epoll",
-                describe(&refusal)
-            )),
-        },
+        (RuntimeChoice::Glommio, _) => choose_glommio(),
         (_, DriverChoice::Epoll) => Ok(Chosen {
             flavor: Flavor::Monoio(monoio::Driver::Epoll),
             why: "monoio on epoll, as asked for".into(),
         }),
         (_, driver) => choose_ring(driver),
     }
+}
+
+#[cfg(feature = "glommio")]
+fn choose_glommio() -> Result<Chosen, String> {
+    match try_glommio() {
+        Ok(()) => Ok(Chosen { flavor: Flavor::Glommio, why: "glommio on io_uring, as asked for".into() }),
+        Err(refusal) => Err(format!(
+            "glommio needs io_uring, and {}: choose --runtime monoio, which also runs on epoll",
+            describe(&refusal)
+        )),
+    }
+}
+
+#[cfg(not(feature = "glommio"))]
+fn choose_glommio() -> Result<Chosen, String> {
+    Err("this mailprobe was built without glommio: choose --runtime monoio".into())
 }
 
 fn choose_ring(driver: DriverChoice) -> Result<Chosen, String> {
@@ -85,6 +98,7 @@ fn try_monoio(driver: monoio::Driver) -> io::Result<()> {
     on_a_thread(move || monoio::run(driver, async {}))
 }
 
+#[cfg(feature = "glommio")]
 fn try_glommio() -> io::Result<()> {
     // glommio panics where it finds no io_uring at all, so a raw ring is tried first.
     on_a_thread(|| io_uring::IoUring::new(8).map(drop))?;
@@ -106,6 +120,7 @@ fn on_a_thread(attempt: impl FnOnce() -> io::Result<()> + Send + 'static) -> io:
 pub(crate) fn run<M: super::Main>(flavor: Flavor, main: M) -> io::Result<()> {
     match flavor {
         Flavor::Monoio(driver) => monoio::run(driver, main.run::<monoio::Monoio>()),
+        #[cfg(feature = "glommio")]
         Flavor::Glommio => glommio::run(main.run::<glommio::Glommio>()),
     }
 }
@@ -119,6 +134,7 @@ pub(crate) fn run_in_memory<M: super::Main>(flavor: Flavor, main: M) -> io::Resu
     use super::memory::Memory;
     match flavor {
         Flavor::Monoio(driver) => monoio::run(driver, main.run::<Memory<monoio::Monoio>>()),
+        #[cfg(feature = "glommio")]
         Flavor::Glommio => glommio::run(main.run::<Memory<glommio::Glommio>>()),
     }
 }

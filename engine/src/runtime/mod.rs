@@ -4,6 +4,7 @@
 
 mod choice;
 mod deadlines;
+#[cfg(feature = "glommio")]
 mod glommio;
 #[cfg(feature = "sim")]
 pub(crate) mod memory;

@@ -133,6 +133,7 @@ fn each_site_has_one_source_on_monoio() {
     each_site_has_one_source(RuntimeChoice::Monoio);
 }
 
+#[cfg(feature = "glommio")]
 #[test]
 fn each_site_has_one_source_on_glommio() {
     each_site_has_one_source(RuntimeChoice::Glommio);
@@ -372,6 +373,7 @@ fn a_source_serves_its_family_on_monoio() {
     a_source_serves_its_family(RuntimeChoice::Monoio);
 }
 
+#[cfg(feature = "glommio")]
 #[test]
 fn a_source_serves_its_family_on_glommio() {
     a_source_serves_its_family(RuntimeChoice::Glommio);
@@ -410,6 +412,7 @@ fn through_proxies_on_monoio() {
     through_proxies(RuntimeChoice::Monoio);
 }
 
+#[cfg(feature = "glommio")]
 #[test]
 fn through_proxies_on_glommio() {
     through_proxies(RuntimeChoice::Glommio);
