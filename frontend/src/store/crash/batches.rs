@@ -10,7 +10,7 @@ const DAY: UnixMs = 24 * 60 * 60 * 1000;
 
 /// What was asked for and what was answered.
 #[derive(Default)]
-struct Told {
+pub(super) struct Told {
     next: u128,
     /// By idempotency key.
     batches: BTreeMap<u128, Batch>,

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What was answered before the crash.
 #[derive(Default)]
-struct Told {
+pub(super) struct Told {
     /// Connections whose tokens were given out: the access token, and attempts that were answered.
     connected: BTreeMap<ConnectionId, (SecretHash, u32)>,
     /// Those whose end was answered, by their access tokens.

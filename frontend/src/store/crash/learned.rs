@@ -10,7 +10,7 @@ const HOSTS: u64 = 12;
 
 /// What was answered before the crash.
 #[derive(Default)]
-struct Told {
+pub(super) struct Told {
     /// By key: the counts that were kept at last, and all that were asked to be kept after that.
     counts: BTreeMap<u64, (u32, BTreeSet<u32>)>,
     /// Addresses with a verdict, by number: the host that it rests on.

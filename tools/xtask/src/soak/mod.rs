@@ -10,7 +10,8 @@
 //! - `slow` (slow.rs): thousands of connections that take their time, and one good client among them;
 //! - `fuzz` (fuzz/): malformed input to everything that reads what strangers write;
 //! - `evidence` (evidence/): servers that stop telling mailboxes apart, and honest ones beside them;
-//! - `manners` (manners/): what a mail server sees of a client that must not look like a directory harvest.
+//! - `manners` (manners/): what a mail server sees of a client that must not look like a directory harvest;
+//! - `power` (power.rs): the power fails while the ledger is written, and again while it recovers.
 //!
 //! Each has a small version with a fixed seed for `.ci/run`. docs/testing.md tells what each of them proves.
 
@@ -26,6 +27,7 @@ mod list;
 mod manners;
 mod outage;
 mod peers;
+mod power;
 mod slow;
 pub mod world;
 
@@ -92,6 +94,8 @@ enum Name {
     Manners,
     /// Servers that stop telling mailboxes apart: no mailbox is confirmed or denied on the word of such a server.
     Evidence,
+    /// The power fails while the ledger is written and while it recovers: nothing that was answered is lost.
+    Power,
 }
 
 impl Options {
@@ -123,6 +127,7 @@ pub fn main(options: &Options) -> ExitCode {
         Name::Fuzz => fuzz::run(options),
         Name::Manners => manners::run(options),
         Name::Evidence => evidence::run(options),
+        Name::Power => power::run(options),
     });
     match outcome {
         Ok(None) => ExitCode::SUCCESS,

@@ -1,0 +1,81 @@
+//! `soak power`: the power fails while the ledger is written, and again while it recovers.
+//!
+//! The disk is a storage of redb's in memory that loses, tears and reorders what was not synced; the loads (holds and their answers,
+//! API keys, batches with idempotency keys, attempts of connections, what the engine has learned) and what must be true afterwards are
+//! the store's own tests (frontend/src/store/crash.rs). This runs many seeds of them, and then plants a sync that does nothing, which
+//! has to be found.
+
+use super::world::cargo;
+use super::{Failure, Options};
+use crate::interop::report::{self, Tally};
+use std::process::Output;
+
+const SEEDS: u64 = 10_000;
+const SEEDS_SMALL: u64 = 40;
+/// A planted defect has to be found within so many.
+const SEEDS_PLANTED: u64 = 200;
+/// Recoveries that the power has to cut short in the full campaign.
+const IN_RECOVERY_MIN: u64 = 1_000;
+const TEST: &str = "store::crash::power::campaign";
+
+pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
+    let first = options.seed().saturating_mul(1_000_000) % 1_000_000_000_000;
+    let seeds = if options.small { SEEDS_SMALL } else { SEEDS };
+    report::line(&format!("power: {seeds} seeds from {first}"));
+    let mut tally = Tally::default();
+    let output = campaign(options, first, seeds, false)?;
+    tally.check("no seed loses anything that was answered", survived(&output, options));
+    let planted = campaign(options, first, SEEDS_PLANTED, true)?;
+    tally.check("a sync that does nothing is found", found(&planted));
+    Ok(Some(tally))
+}
+
+fn campaign(options: &Options, first: u64, seeds: u64, plant: bool) -> Result<Output, Failure> {
+    let mut command = cargo();
+    command.args(["test", "--package", "frontend", "--lib"]);
+    if !options.small {
+        command.arg("--release");
+    }
+    command.args(["--", "--ignored", "--exact", "--nocapture", TEST]);
+    command.env("MAILPROBE_POWER_FIRST", first.to_string()).env("MAILPROBE_POWER_SEEDS", seeds.to_string());
+    if plant {
+        command.env("MAILPROBE_POWER_PLANT", "1");
+    }
+    command
+        .env("RUST_BACKTRACE", "0")
+        .output()
+        .map_err(|error| Failure(format!("cargo did not start: {error}")))
+}
+
+/// The line that the campaign ends with: seeds, rounds, and how many of them the power cut short.
+fn told(output: &Output) -> Option<String> {
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.lines().find(|line| line.contains(" in recovery")).map(str::to_owned)
+}
+
+fn survived(output: &Output, options: &Options) -> Result<String, String> {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let last = |count: usize| {
+        let lines: Vec<&str> = errors.lines().collect();
+        lines[lines.len().saturating_sub(count)..].join("\n")
+    };
+    let line = told(output).ok_or_else(|| format!("it did not run: {}", last(10)))?;
+    if !output.status.success() {
+        return Err(format!("{line}; {}", last(10)));
+    }
+    let cut = line.rsplit(", ").next().and_then(|part| part.split(' ').next()?.parse::<u64>().ok());
+    if options.small || cut.is_some_and(|cut| cut >= IN_RECOVERY_MIN) {
+        Ok(line)
+    } else {
+        Err(format!("{line}: fewer than {IN_RECOVERY_MIN} in recovery"))
+    }
+}
+
+fn found(output: &Output) -> Result<String, String> {
+    let line = told(output).ok_or("it did not run")?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    match errors.lines().find(|line| line.contains("seeds that lost something")) {
+        Some(_) if !output.status.success() => Ok("within 200 seeds".into()),
+        _ => Err(format!("not found: {line}")),
+    }
+}
