@@ -3,7 +3,7 @@
 //! what is remembered spares questions where that is allowed.
 
 use crate::Priority;
-use crate::seed::{HashMap, Hashing};
+use crate::seed::{HashMap, Hashing, NumberMap};
 use crate::work::Work;
 use engine_proto::address::Domain;
 use engine_proto::limits::{
@@ -29,12 +29,14 @@ pub(crate) struct DomainAtHost {
 /// question in 10^14 would find what was learned about another, and nobody can make that happen.
 #[derive(Default)]
 pub(crate) struct Knowledge {
-    known: HashMap<u64, Known>,
+    known: NumberMap<Known>,
     /// Sessions in a row that ended at the control recipient.
-    unanswered: HashMap<u64, u8>,
+    unanswered: NumberMap<u8>,
     /// For each host a mailbox that it accepted. They stay in memory, and no other account's
     /// trace ever names them.
     mailboxes: HashMap<Rc<str>, KnownMailbox>,
+    /// How often one of them was changed.
+    mailbox_changes: u64,
     /// What hosts answered to single checks.
     singles: HashMap<Rc<str>, SingleRun>,
     keyed: Hashing,
@@ -58,6 +60,30 @@ struct KnownMailbox {
     proven: bool,
     /// It was asked about in front of others, and was not accepted.
     failed: Option<Instant>,
+    /// The host has refused it since: it is soon forgotten, but another one that is not proven either shows no more.
+    refused: bool,
+}
+
+impl KnownMailbox {
+    fn kept(&self, changes: u64) -> MailboxKept {
+        // It was accepted no longer ago than it may be old.
+        let fresh = (self.until + KNOWN_MAILBOX_AGE).checked_sub(KNOWN_MAILBOX_TTL);
+        // What is not proven may turn out to be nothing.
+        let from_proven = fresh.filter(|_| self.proven);
+        let lasts = self.proven || self.refused;
+        let from_unproven = if lasts { Some(self.until) } else { fresh.map(|fresh| fresh.min(self.until)) };
+        MailboxKept { changes, from_proven, from_unproven }
+    }
+}
+
+/// That the known mailbox of a host need not be replaced, so that nobody looks it up for each recipient that is accepted.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct MailboxKept {
+    /// As long as no known mailbox was changed.
+    changes: u64,
+    /// By one that is proven, and by one that is not, each until then.
+    from_proven: Option<Instant>,
+    from_unproven: Option<Instant>,
 }
 
 /// What control recipients have shown.
@@ -192,15 +218,20 @@ impl Knowledge {
 
     /// The host accepted this mailbox. `proven`: and tells mailboxes apart. One is enough: a proven one replaces another
     /// one, and one that has become old.
-    pub(crate) fn learned_mailbox(&mut self, host: &Rc<str>, address: &str, proven: bool, now: Instant) {
-        let is_kept = |known: &KnownMailbox| {
-            let is_fresh = known.until + KNOWN_MAILBOX_AGE > now + KNOWN_MAILBOX_TTL;
-            // What is not proven may turn out to be nothing.
-            if proven { known.proven && is_fresh } else { known.until > now && (known.proven || is_fresh) }
-        };
-        if self.mailboxes.get(host).is_some_and(is_kept) {
-            return;
+    pub(crate) fn learned_mailbox(
+        &mut self,
+        host: &Rc<str>,
+        address: &str,
+        proven: bool,
+        now: Instant,
+    ) -> MailboxKept {
+        if let Some(known) = self.mailboxes.get(host) {
+            let kept = known.kept(self.mailbox_changes);
+            if self.keeps_mailbox(kept, proven, now) {
+                return kept;
+            }
         }
+        self.mailbox_changes += 1;
         if self.mailboxes.len() >= KNOWN_MAILBOXES_MAX {
             self.mailboxes.retain(|_, known| known.until > now + KNOWN_MAILBOX_TTL / 2);
             if self.mailboxes.len() >= KNOWN_MAILBOXES_MAX {
@@ -208,14 +239,33 @@ impl Knowledge {
             }
         }
         let (address, until) = (address.to_owned(), now + KNOWN_MAILBOX_TTL);
-        let known = KnownMailbox { address, until, proven, failed: None };
+        let known = KnownMailbox { address, until, proven, failed: None, refused: false };
+        let kept = known.kept(self.mailbox_changes);
         self.mailboxes.insert(Rc::clone(host), known);
+        kept
+    }
+
+    /// The host accepted its known mailbox again; false if it is not this one.
+    pub(crate) fn renewed_mailbox(&mut self, host: &Rc<str>, address: &str, now: Instant) -> bool {
+        let Some(known) = self.mailboxes.get_mut(host).filter(|known| known.address == address) else {
+            return false;
+        };
+        (known.until, known.failed, known.refused) = (now + KNOWN_MAILBOX_TTL, None, false);
+        self.mailbox_changes += 1;
+        true
+    }
+
+    /// Whether a mailbox that was accepted now would not replace the known one.
+    pub(crate) fn keeps_mailbox(&self, kept: MailboxKept, proven: bool, now: Instant) -> bool {
+        let until = if proven { kept.from_proven } else { kept.from_unproven };
+        kept.changes == self.mailbox_changes && until.is_some_and(|until| until > now)
     }
 
     /// The session that accepted this mailbox did not prove that: unless another one did, it is no known mailbox.
     pub(crate) fn unproven_mailbox(&mut self, host: &Rc<str>, address: &str) {
         if self.mailboxes.get(host).is_some_and(|known| !known.proven && known.address == address) {
             self.mailboxes.remove(host);
+            self.mailbox_changes += 1;
         }
     }
 
@@ -224,7 +274,9 @@ impl Knowledge {
     pub(crate) fn refused_mailbox(&mut self, host: &Rc<str>, now: Instant) -> bool {
         let Some(known) = self.mailboxes.get_mut(host) else { return false };
         if !known.proven {
+            self.mailbox_changes += 1;
             known.until = known.until.min(now + KNOWN_MAILBOX_AGE);
+            known.refused = true;
         }
         known.proven
     }

@@ -4,7 +4,7 @@
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 use siphasher::sip128::{Hasher128, SipHasher24};
-use std::hash::Hasher;
+use std::hash::{BuildHasherDefault, Hasher};
 #[cfg(feature = "sim")]
 use std::time::Duration;
 use std::time::SystemTime;
@@ -17,6 +17,28 @@ pub(crate) type Hashing = std::hash::RandomState;
 
 #[cfg(feature = "sim")]
 pub(crate) use simulated::Hashing;
+
+/// A map by numbers that are keyed hashes already.
+pub(crate) type NumberMap<V> = std::collections::HashMap<u64, V, BuildHasherDefault<Number>>;
+
+/// Takes a number for its own hash.
+#[derive(Default)]
+pub(crate) struct Number(u64);
+
+impl Hasher for Number {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        // For keys of other types, of which there are none.
+        bytes.iter().for_each(|&byte| self.0 = self.0.rotate_left(8) ^ u64::from(byte));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+}
 
 /// A generator of random numbers of its own.
 pub(crate) fn rng() -> StdRng {

@@ -18,7 +18,7 @@ use engine_proto::limits::{BULK_PATIENCE, MX_ADDRESSES_MAX, SINGLE_PATIENCE, TRA
 use engine_proto::pace::{SitePace, Start};
 use engine_proto::verdict::catch_all::accepts_everything;
 pub(crate) use held::{HeldAnswers, UnclearWait};
-pub(crate) use route::Route;
+pub(crate) use route::{KnownBy, Route};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
@@ -244,6 +244,8 @@ impl Group {
                 warnings: Cell::new(0),
                 changes: Cell::new(0),
                 plain_only: Cell::new(false),
+                last_domain: RefCell::default(),
+                mailbox_kept: Cell::default(),
             }
         });
         Group {

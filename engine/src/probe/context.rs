@@ -4,7 +4,7 @@ use super::transaction::Course;
 use crate::knowledge::DomainAtHost;
 use crate::runtime::Runtime;
 use crate::shard::Shard;
-use crate::site::{Group, Route};
+use crate::site::{Group, KnownBy, Route};
 use crate::work::Work;
 use engine_proto::address::Domain;
 use engine_proto::smtp::reply::Reply;
@@ -50,8 +50,24 @@ impl<R: Runtime> ProbeContext<'_, R> {
 
     /// The number that a domain is known by at this host.
     pub(super) fn number(&self, domain: &Domain) -> u64 {
-        let at = DomainAtHost { domain: domain.clone(), host: Rc::clone(&self.route().host) };
-        self.shard.knowledge.borrow().number(&at)
+        self.known_by(domain, |known| known.number)
+    }
+
+    /// What verdicts that rest on the behaviour of this host towards the domain are marked with.
+    pub(super) fn evidence_key(&self, domain: &Domain) -> u64 {
+        self.known_by(domain, |known| known.evidence)
+    }
+
+    fn known_by(&self, domain: &Domain, of: impl Fn(&KnownBy) -> u64) -> u64 {
+        let route = self.route();
+        let mut last = route.last_domain.borrow_mut();
+        if let Some(known) = last.as_ref().filter(|known| known.domain == *domain) {
+            return of(known);
+        }
+        let at = DomainAtHost { domain: domain.clone(), host: Rc::clone(&route.host) };
+        let number = self.shard.knowledge.borrow().number(&at);
+        let evidence = self.shard.evidence_key(domain, &route.host);
+        of(last.insert(KnownBy { domain: at.domain, number, evidence }))
     }
 
     /// What is known beside the session.
@@ -105,8 +121,17 @@ impl<R: Runtime> ProbeContext<'_, R> {
 
     /// The host accepted this mailbox. `proven`: and tells mailboxes apart.
     pub(super) fn on_known(&self, address: &str, proven: bool, now: Instant) {
-        if address.is_ascii() {
-            self.shard.knowledge.borrow_mut().learned_mailbox(&self.route().host, address, proven, now);
+        let (route, mut knowledge) = (self.route(), self.shard.knowledge.borrow_mut());
+        if !knowledge.keeps_mailbox(route.mailbox_kept.get(), proven, now) && address.is_ascii() {
+            route.mailbox_kept.set(knowledge.learned_mailbox(&route.host, address, proven, now));
+        }
+    }
+
+    /// The same, of a mailbox that was asked about because it is known: it goes on to be.
+    pub(super) fn on_known_again(&self, address: &str, now: Instant) {
+        let is_renewed = self.shard.knowledge.borrow_mut().renewed_mailbox(&self.route().host, address, now);
+        if !is_renewed {
+            self.on_known(address, false, now);
         }
     }
 
@@ -129,7 +154,7 @@ impl<R: Runtime> ProbeContext<'_, R> {
             told.push(domain);
             let number = self.number(domain);
             self.shard.knowledge.borrow_mut().contradicted(number, now);
-            self.shard.withdraw(self.shard.evidence_key(domain, &route.host));
+            self.shard.withdraw(self.evidence_key(domain));
         }
         tracing::debug!("the host {} changed its behaviour towards unknown recipients", route.host);
     }

@@ -341,7 +341,7 @@ fn answered<R: Runtime>(
         }
         // This host has accepted it now, whichever did before.
         (Question::Known { .. } | Question::KnownFirst, Told::Accepted) => {
-            context.on_known(&asked.recipient, false, at);
+            context.on_known_again(&asked.recipient, at);
         }
         (Question::Postmaster, Told::Accepted) => {
             let recipient = Address::parse(&asked.recipient).ok();
@@ -478,7 +478,7 @@ fn learn<R: Runtime>(context: &ProbeContext<'_, R>, held: &HeldAnswers, evidence
             context.group.catch_alls.set(true);
         }
         if contradicted && let Some(work) = evidence.recipient(Some(domain), None) {
-            context.shard.withdraw(context.shard.evidence_key(work.address.domain(), &context.route().host));
+            context.shard.withdraw(context.evidence_key(work.address.domain()));
         }
     }
 }
@@ -493,7 +493,7 @@ fn settle_released<R: Runtime>(
     let Released { item: mut work, held, said, proof } = one;
     #[cfg(feature = "sim")]
     let proof = mistaken(held, proof);
-    let evidence = Some(context.shard.evidence_key(work.address.domain(), &context.route().host));
+    let evidence = Some(context.evidence_key(work.address.domain()));
     work.note(|| format!("checkpoint: {}", in_words_of(held, proof)));
     if held == Held::Accepted && matches!(proof, Proof::CatchAll | Proof::Changed) {
         context.shard.knowledge.borrow_mut().unproven_mailbox(&context.route().host, work.address.as_str());

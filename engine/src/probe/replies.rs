@@ -174,7 +174,7 @@ pub(super) fn accepted<R: Runtime>(
     match believed {
         Some(finding) => {
             evidence.note(Held::Accepted, number);
-            let key = context.shard.evidence_key(work.address.domain(), &route.host);
+            let key = context.evidence_key(work.address.domain());
             proving::finish(work, &said, finding, "control_remembered", Some(key));
         }
         None => {
@@ -203,7 +203,7 @@ pub(super) fn refused<R: Runtime>(
     }
     let number = context.number(work.address.domain());
     held.evidence.borrow_mut().note(kind, number);
-    let evidence = Some(context.shard.evidence_key(work.address.domain(), &route.host));
+    let evidence = Some(context.evidence_key(work.address.domain()));
     let reason = reason_at_rcpt(&said);
     work.finish(Finding { reason, rule: said.rule, retry_after: None, evidence });
 }

@@ -1,6 +1,7 @@
 //! One address of one host: whether it can be asked now, and what it says to everyone. No I/O.
 
 use super::alike::{BlanketRefusal, RefusedAlike, ShutDomains};
+use crate::knowledge::MailboxKept;
 use engine_proto::address::Domain;
 use engine_proto::verdict::classify::Classification;
 use std::cell::{Cell, RefCell};
@@ -36,6 +37,19 @@ pub(crate) struct Route {
     pub(crate) changes: Cell<u8>,
     /// A TLS handshake failed here: the next session goes in the clear.
     pub(crate) plain_only: Cell<bool>,
+    /// What the domain that was asked about last is known by here: that of the next recipient is most often the same.
+    pub(crate) last_domain: RefCell<Option<KnownBy>>,
+    /// Until when its known mailbox need not be replaced: see [`MailboxKept`].
+    pub(crate) mailbox_kept: Cell<MailboxKept>,
+}
+
+/// What a domain is known by at a host.
+pub(crate) struct KnownBy {
+    pub(crate) domain: Domain,
+    /// In what is known of it.
+    pub(crate) number: u64,
+    /// In what verdicts rest on.
+    pub(crate) evidence: u64,
 }
 
 impl Route {
