@@ -464,10 +464,12 @@ struct Closed {
 /// Remembers what the checkpoint showed of its domains.
 fn learn<R: Runtime>(context: &ProbeContext<'_, R>, held: &HeldAnswers, evidence: &SessionEvidence<Work>) {
     let now = R::now();
-    let mut knowledge = context.shard.knowledge.borrow_mut();
+    let (mut knowledge, mut contradicted) = (context.shard.knowledge.borrow_mut(), Vec::new());
     for (domain, finding) in evidence.findings() {
         let again = !held.learned.borrow_mut().insert(domain);
-        let contradicted = knowledge.learned(domain, finding, again, now);
+        if knowledge.learned(domain, finding, again, now) {
+            contradicted.push(domain);
+        }
         if finding == ControlFinding::Unknown && held.unclear_wait.get() == UnclearWait::Soon {
             knowledge.learned_transient(domain, now);
         }
@@ -477,9 +479,10 @@ fn learn<R: Runtime>(context: &ProbeContext<'_, R>, held: &HeldAnswers, evidence
         if finding == ControlFinding::AcceptsAll {
             context.group.catch_alls.set(true);
         }
-        if contradicted && let Some(work) = evidence.recipient(Some(domain), None) {
-            context.shard.withdraw(context.evidence_key(work.address.domain()));
-        }
+    }
+    drop(knowledge);
+    for work in contradicted.into_iter().filter_map(|domain| evidence.recipient(Some(domain), None)) {
+        context.shard.withdraw(context.evidence_key(work.address.domain()));
     }
 }
 
