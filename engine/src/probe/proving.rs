@@ -401,7 +401,7 @@ pub(super) fn release<R: Runtime>(context: &ProbeContext<'_, R>, course: &Course
         context.group.on_proven(released.iter().filter(|one| one.proof == Proof::Proven).count());
     }
     let is_untold = |one: &Released<Work>| one.held != Held::Accepted && one.proof == Proof::Unclear;
-    let leaves = released.iter().any(is_untold) || is_to_confirm(context, &released);
+    let leaves = released.iter().any(is_untold) || is_to_confirm(context, &course.held, &released);
     let after = if leaves { After::Leave } else { After::Open };
     let (mut again, now) = (Vec::new(), R::now());
     // Sessions that end there are counted, not the answers that they held.
@@ -438,15 +438,25 @@ fn learn_refusals<R: Runtime>(context: &ProbeContext<'_, R>, released: &[Release
     refused.into_iter().for_each(|(domain, count)| knowledge.learned_refusals(domain, count, now));
 }
 
+/// Checkpoints of few recipients that are as good as a long one.
+const ACCEPTS_ALL_IN_A_ROW: u32 = 3;
+
 /// Whether one session alone has shown that the only domain that it asked about accepts everyone. It may have met the one
 /// node of a pool that does, so another session is to confirm it.
-fn is_to_confirm<R: Runtime>(context: &ProbeContext<'_, R>, released: &[Released<Work>]) -> bool {
+fn is_to_confirm<R: Runtime>(
+    context: &ProbeContext<'_, R>,
+    held: &HeldAnswers,
+    released: &[Released<Work>],
+) -> bool {
     let Some(first) = released.first() else { return false };
     let domain = first.item.address.domain();
     let is_such = |one: &Released<Work>| one.proof == Proof::CatchAll && one.item.address.domain() == domain;
-    released.len() >= CHECKPOINT_MIN as usize
+    let in_a_row = if released.iter().all(is_such) { held.accepts_all_in_a_row.get() + 1 } else { 0 };
+    held.accepts_all_in_a_row.set(in_a_row);
+    let is_long = released.len() >= CHECKPOINT_MIN as usize || in_a_row >= ACCEPTS_ALL_IN_A_ROW;
+    in_a_row > 0
+        && is_long
         && context.group.waiting() > 0
-        && released.iter().all(is_such)
         && !context.shard.knowledge.borrow().accepts_all(context.number(domain), R::now())
 }
 

@@ -205,8 +205,7 @@ fn bound(plan: &Plan, site: u32) -> Duration {
     let starts = Duration::from_secs(60) * sessions / site.ceiling.starts_a_minute.max(1);
     let each = site.round_trip * 14 + Duration::from_secs(1);
     let beside = (site.ceiling.sessions.min(10) / 2).max(1);
-    // A domain that accepts everyone takes two transactions for each of its first recipients.
-    Duration::from_secs(20) + starts + each * sessions / beside
+    Duration::from_secs(14) + starts + each * sessions / beside
 }
 
 /// The one true verdict at a well site; `None` where time decides.
