@@ -116,7 +116,7 @@ impl StorageBackend for Disk {
         let mut state = self.0.lock().unwrap();
         Disk::spend(&mut state)?;
         state.syncs += 1;
-        if state.lies.is_some_and(|one_of| state.syncs % one_of == 0) {
+        if state.lies.is_some_and(|one_of| state.syncs.is_multiple_of(one_of)) {
             return Ok(());
         }
         // What was cut off is gone, and the rest is as it was written last.
