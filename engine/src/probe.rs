@@ -446,7 +446,7 @@ impl<R: Runtime> Recipients<R> for Asked {
             return self.controls.answered(context, &Answered { place, ..*heard });
         }
         // A work whose deadline has passed is already answered.
-        let Some(work) = self.flight.take(heard.place) else { return late(heard) };
+        let Some(work) = self.flight.take(heard.place) else { return heard.too_late() };
         answered(context, work, &self.held, heard)
     }
 
@@ -466,11 +466,6 @@ impl<R: Runtime> Recipients<R> for Asked {
     fn cut_off(&mut self, context: &ProbeContext<'_, R>, closure: &Closure, tally: &Tally) {
         cut_off(context, &self.flight, closure, tally);
     }
-}
-
-/// What an answer shows that nobody waits for any longer. A refusal may be what the host says to everyone.
-fn late(heard: &Answered<'_>) -> Heard {
-    if heard.reply.is_permanent() { Heard::Nothing } else { Heard::Answer }
 }
 
 /// How long recipients that are asked about together wait, if somebody waits for one of them: less than for one alone.

@@ -30,8 +30,8 @@ impl Hasher for Number {
         self.0
     }
 
+    /// Required of every hasher; a `u64` goes through `write_u64`.
     fn write(&mut self, bytes: &[u8]) {
-        // For keys of other types, of which there are none.
         bytes.iter().for_each(|&byte| self.0 = self.0.rotate_left(8) ^ u64::from(byte));
     }
 

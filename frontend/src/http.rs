@@ -105,7 +105,7 @@ where
     let service = service_fn(move |request| {
         let (worker, pulse) = (Rc::clone(&worker), Rc::clone(&of_service));
         async move {
-            if pulse.has_had_its_turn() {
+            if pulse.on_request() {
                 // To wake oneself is not enough: the thread takes no completions as long as a task is ready.
                 monoio::time::sleep(OTHERS_TURN).await;
             }

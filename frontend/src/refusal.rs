@@ -114,9 +114,9 @@ impl Refusal {
     /// 503: whether it was done is not known. A check that was charged has a result, and its repeat is free; a batch is made anew
     /// unless a key tells that it is the same.
     pub fn unknown() -> Refusal {
-        let message = "The service lost sight of this request and cannot tell whether it was done. Send it again with the same \
-                       Idempotency-Key: it is charged once. If it had none, a check may be sent again; before a batch look \
-                       at the credits of the account.";
+        let message = "It is not known whether this request was done. Send it again with the same Idempotency-Key, and it is \
+                       charged once. A check without a key can be sent again too. Before you send a batch without a key again, \
+                       look at the credits of the account.";
         Refusal::new(ErrorCode::TemporarilyUnavailable, message).header("retry-after", RETRY_RESTART_S)
     }
 

@@ -163,6 +163,9 @@ pub const CONTROL_SINGLE_TTL: Duration = Duration::from_secs(600);
 pub const CONTROL_ACCEPTS_MAX: u32 = 15;
 /// So many single checks in a row may be refused at a host with a known mailbox before that is asked about.
 pub const REFUSALS_SINGLE_MAX: u32 = 6;
+/// And so many by one session: several sessions may be refused at a time before the host is seen to have changed.
+pub const REFUSALS_SINGLE_SESSION_MAX: u32 = 3;
+const _: () = assert!(REFUSALS_SINGLE_SESSION_MAX <= REFUSALS_SINGLE_MAX);
 /// How long a mailbox that was accepted shows that its host still accepts anybody.
 pub const KNOWN_MAILBOX_TTL: Duration = Duration::from_secs(3600 + 600);
 /// A known mailbox of this age is replaced by the next one that is accepted. So a host has a known mailbox for at least an

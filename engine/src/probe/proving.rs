@@ -2,7 +2,6 @@
 
 use super::context::ProbeContext;
 use super::endings::{blame, ends_at_recipient, push_back};
-use super::late;
 use super::replies::{GREYLISTING_WAIT, TRANSIENT_WAIT, ask_elsewhere, in_words, mail_refused, returned};
 use super::transaction::{After, Answered, Course, Heard, Recipients, hear};
 use crate::runtime::Runtime;
@@ -10,7 +9,7 @@ use crate::session::Session;
 use crate::site::{DOWN, HeldAnswers, UnclearWait};
 use crate::work::{CarriedRefusal, Work, unverifiable};
 use crate::{Finding, Priority};
-use engine_proto::address::Address;
+use engine_proto::address::{Address, Domain};
 use engine_proto::limits::{CHANGES_MAX, CONTROL_UNKNOWN_TTL, TRANSACTION_RECIPIENTS_MAX};
 use engine_proto::lists;
 use engine_proto::pace::Tally;
@@ -251,7 +250,9 @@ impl<R: Runtime> Recipients<R> for Questions {
     }
 
     fn answered(&mut self, context: &ProbeContext<'_, R>, heard: &Answered<'_>) -> Heard {
-        let Some(asked) = self.asked.get_mut(heard.place).and_then(Option::take) else { return late(heard) };
+        let Some(asked) = self.asked.get_mut(heard.place).and_then(Option::take) else {
+            return heard.too_late();
+        };
         self.private |= asked.private;
         answered(context, &self.held, &asked, heard)
     }
@@ -401,7 +402,12 @@ pub(super) fn release<R: Runtime>(context: &ProbeContext<'_, R>, course: &Course
         context.group.on_proven(released.iter().filter(|one| one.proof == Proof::Proven).count());
     }
     let is_untold = |one: &Released<Work>| one.held != Held::Accepted && one.proof == Proof::Unclear;
-    let leaves = released.iter().any(is_untold) || is_to_confirm(context, &course.held, &released);
+    let only_catch_all = only_catch_all(&released);
+    let in_a_row = only_catch_all.map_or(0, |_| course.held.catch_all_in_a_row.get() + 1);
+    course.held.catch_all_in_a_row.set(in_a_row);
+    let is_long = released.len() >= CHECKPOINT_MIN as usize || in_a_row >= CATCH_ALL_IN_A_ROW;
+    let confirms = is_long && only_catch_all.is_some_and(|domain| is_to_confirm(context, domain));
+    let leaves = released.iter().any(is_untold) || confirms;
     let after = if leaves { After::Leave } else { After::Open };
     let (mut again, now) = (Vec::new(), R::now());
     // Sessions that end there are counted, not the answers that they held.
@@ -439,24 +445,18 @@ fn learn_refusals<R: Runtime>(context: &ProbeContext<'_, R>, released: &[Release
 }
 
 /// Checkpoints of few recipients that are as good as a long one.
-const ACCEPTS_ALL_IN_A_ROW: u32 = 3;
+const CATCH_ALL_IN_A_ROW: u32 = 3;
 
-/// Whether one session alone has shown that the only domain that it asked about accepts everyone. It may have met the one
-/// node of a pool that does, so another session is to confirm it.
-fn is_to_confirm<R: Runtime>(
-    context: &ProbeContext<'_, R>,
-    held: &HeldAnswers,
-    released: &[Released<Work>],
-) -> bool {
-    let Some(first) = released.first() else { return false };
-    let domain = first.item.address.domain();
+/// The domain, where all that was released shows that this one domain accepts everyone, and nothing else.
+fn only_catch_all(released: &[Released<Work>]) -> Option<&Domain> {
+    let domain = released.first()?.item.address.domain();
     let is_such = |one: &Released<Work>| one.proof == Proof::CatchAll && one.item.address.domain() == domain;
-    let in_a_row = if released.iter().all(is_such) { held.accepts_all_in_a_row.get() + 1 } else { 0 };
-    held.accepts_all_in_a_row.set(in_a_row);
-    let is_long = released.len() >= CHECKPOINT_MIN as usize || in_a_row >= ACCEPTS_ALL_IN_A_ROW;
-    in_a_row > 0
-        && is_long
-        && context.group.waiting() > 0
+    released.iter().all(is_such).then_some(domain)
+}
+
+/// Whether another session is to confirm that the domain accepts everyone: this one may have met the one node of a pool that does.
+fn is_to_confirm<R: Runtime>(context: &ProbeContext<'_, R>, domain: &Domain) -> bool {
+    context.group.waiting() > 0
         && !context.shard.knowledge.borrow().accepts_all(context.number(domain), R::now())
 }
 

@@ -10,7 +10,7 @@ use crate::shard::Shard;
 use crate::site::{DOWN, Group, HeldAnswers};
 use crate::work::{Work, unverifiable};
 use crate::{Finding, Priority};
-use engine_proto::limits::{REFUSALS_SINGLE_MAX, RETURNS_MAX};
+use engine_proto::limits::{REFUSALS_SINGLE_SESSION_MAX, RETURNS_MAX};
 use engine_proto::smtp::interval;
 use engine_proto::smtp::reply::Reply;
 use engine_proto::verdict::catch_all::ControlFinding;
@@ -218,7 +218,7 @@ fn is_suspect<R: Runtime>(
 ) -> bool {
     let (number, host) = (context.number(work.address.domain()), &context.route().host);
     let knowledge = context.shard.knowledge.borrow();
-    let suspect = held.refused_in_a_row.get() > REFUSALS_SINGLE_MAX / 2
+    let suspect = held.refused_in_a_row.get() > REFUSALS_SINGLE_SESSION_MAX
         || knowledge.is_long_run(host)
         || knowledge.has_contradicted(number, now);
     drop(knowledge);

@@ -44,6 +44,13 @@ pub(super) struct Answered<'a> {
     pub(super) at: Instant,
 }
 
+impl Answered<'_> {
+    /// What it shows when its recipient is not waited for any longer. A refusal may be what the host says to everyone.
+    pub(super) fn too_late(&self) -> Heard {
+        if self.reply.is_permanent() { Heard::Nothing } else { Heard::Answer }
+    }
+}
+
 /// What an answer to RCPT was good for.
 pub(super) enum Heard {
     /// It is one, whatever it says.

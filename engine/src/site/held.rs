@@ -22,7 +22,7 @@ pub(crate) struct HeldAnswers {
     /// When to ask again, if the control recipient got a reply that proves nothing.
     pub(crate) unclear_wait: Cell<UnclearWait>,
     /// Checkpoints in a row that showed nothing but that one domain accepts everyone.
-    pub(crate) accepts_all_in_a_row: Cell<u32>,
+    pub(crate) catch_all_in_a_row: Cell<u32>,
     /// Single checks that this session refused in a row.
     pub(crate) refused_in_a_row: Cell<u32>,
     /// The domains that recipients were greylisted of.

@@ -3,7 +3,7 @@
 //! A server writes a line for each request. One thread alone writes them: whoever logs adds to a buffer and never waits, however
 //! slowly standard error is read, or if nobody reads it. Lines gather for up to [`GATHERING`], since a system call for each would
 //! cost as much as the rest of a fast check's line; a warning or an error is written at once, with what has gathered. The buffer is
-//! bounded: lines beyond it are dropped and counted ([`dropped`]), and a line tells how many once there is room again. A `kill -9`
+//! bounded: lines beyond it are dropped and counted ([`dropped`]), and a warning tells how many once there is room again. A `kill -9`
 //! loses the lines of that moment.
 
 mod plain;
@@ -30,7 +30,10 @@ static DROPPED: AtomicU64 = AtomicU64::new(0);
 /// For `serve`: every request and what happens beside. What has gathered is written when this is dropped.
 #[must_use = "the last lines are written when it is dropped"]
 pub fn start(format: LogFormat) -> Flush {
-    let writes = || LINES.write_to(io::stderr());
+    let tell = |lines| {
+        tracing::warn!(lines, "lines of the log were dropped before this one: standard error was not read")
+    };
+    let writes = move || LINES.write_to(io::stderr(), tell);
     let started = std::thread::Builder::new().name("log".into()).spawn(writes);
     LINES.has_writer.store(started.is_ok(), Ordering::Relaxed);
     let log = tracing_subscriber::fmt().with_writer(Gathering).with_target(false);
@@ -80,7 +83,7 @@ struct State {
     urgent: bool,
     /// The thread writes what it took.
     writing: bool,
-    /// Lines that were dropped since one was last taken in.
+    /// Lines that were dropped since that was last told.
     dropped: u64,
 }
 
@@ -113,11 +116,6 @@ impl Lines {
             return;
         }
         let was_empty = state.gathered.is_empty();
-        let dropped = std::mem::take(&mut state.dropped);
-        if dropped > 0 {
-            let note = format!("{dropped} lines of the log were dropped here: standard error was not read\n");
-            state.gathered.extend_from_slice(note.as_bytes());
-        }
         state.gathered.extend_from_slice(line);
         let wakes = was_empty || (urgent && !state.urgent);
         state.urgent |= urgent;
@@ -127,8 +125,9 @@ impl Lines {
         }
     }
 
-    /// Writes what gathers, for ever. A log that nobody takes is no reason to stop.
-    fn write_to(&self, mut sink: impl Write) {
+    /// Writes what gathers, for ever, and tells how many lines were dropped once there is room again. A log that nobody reads is
+    /// no reason to stop.
+    fn write_to(&self, mut sink: impl Write, tell_dropped: impl Fn(u64)) {
         let mut taken = Vec::new();
         loop {
             let waited = self.some.wait_while(self.lock(), |state| state.gathered.is_empty());
@@ -144,6 +143,10 @@ impl Lines {
                 DROPPED.fetch_add(lines as u64, Ordering::Relaxed);
             }
             taken.clear();
+            let dropped = std::mem::take(&mut self.lock().dropped);
+            if dropped > 0 {
+                tell_dropped(dropped);
+            }
             self.lock().writing = false;
             self.none.notify_all();
         }
@@ -226,7 +229,10 @@ mod tests {
         let lines = Arc::new(Lines::new());
         lines.has_writer.store(true, Ordering::Relaxed);
         let theirs = Arc::clone(&lines);
-        std::thread::spawn(move || theirs.write_to(Slow { leave: gets_leave, written: writes }));
+        std::thread::spawn(move || {
+            let tell = |dropped| theirs.add(format!("dropped {dropped}\n").as_bytes(), true);
+            theirs.write_to(Slow { leave: gets_leave, written: writes }, tell);
+        });
         (lines, leave, written)
     }
 
@@ -253,13 +259,11 @@ mod tests {
         (0..2).for_each(|_| leave.send(()).unwrap());
         let all: usize = (0..2).map(|_| written.recv_timeout(PATIENCE).unwrap().lines().count()).sum();
         assert_eq!(all as u64 + lost, count as u64);
+        leave.send(()).unwrap();
+        assert_eq!(written.recv_timeout(PATIENCE).unwrap(), format!("dropped {lost}\n"));
         lines.add(b"again\n", true);
         leave.send(()).unwrap();
-        let text = written.recv_timeout(PATIENCE).unwrap();
-        assert_eq!(
-            text,
-            format!("{lost} lines of the log were dropped here: standard error was not read\nagain\n")
-        );
+        assert_eq!(written.recv_timeout(PATIENCE).unwrap(), "again\n");
     }
 
     #[test]

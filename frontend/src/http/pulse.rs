@@ -47,9 +47,9 @@ impl Pulse {
         Rc::new(Pulse { state, unsent: Cell::new(None), in_a_row: Cell::new(0), place })
     }
 
-    /// Another request is there. True when so many came without a pause (RFC 9112 9.3.2 lets callers send them at once) that others
-    /// have their turn first.
-    pub fn has_had_its_turn(&self) -> bool {
+    /// Another request is there. True when so many came without a pause that other connections are served first: callers may send
+    /// requests before they have read the answers (RFC 9112 9.3.2).
+    pub fn on_request(&self) -> bool {
         let count = self.in_a_row.get() + 1;
         let is_over = count > IN_A_ROW_MAX;
         self.in_a_row.set(if is_over { 0 } else { count });

@@ -150,6 +150,11 @@ impl Txn<'_> {
         Ok(ListMade::Made)
     }
 
+    fn list_row(&self, key: &[u8; 32]) -> Result<Option<ListRow>, StoreError> {
+        let lists = self.transaction.open_table(LISTS)?;
+        lists.get(key)?.map(|row| ListRow::decode(row.value())).transpose()
+    }
+
     /// Takes the lists away that were still coming; says how many those were.
     pub fn delete_unfinished_lists(&mut self) -> Result<usize, StoreError> {
         let mut unfinished = Vec::new();
@@ -194,11 +199,7 @@ impl Txn<'_> {
         batch: PreparedBatch,
         now: UnixMs,
     ) -> Result<Result<BatchOfList, BatchError>, StoreError> {
-        let before = {
-            let lists = self.transaction.open_table(LISTS)?;
-            lists.get(&key)?.map(|row| ListRow::decode(row.value())).transpose()?
-        };
-        if before.is_none_or(|before| before.state != ListState::Running) {
+        if self.list_row(&key)?.is_none_or(|before| before.state != ListState::Running) {
             return Ok(Ok(BatchOfList::Gone));
         }
         let made = match self.create_batch(batch, now)? {
@@ -217,10 +218,7 @@ impl Txn<'_> {
         part: [u8; 20],
         sealed: &[u8],
     ) -> Result<bool, StoreError> {
-        let row = {
-            let lists = self.transaction.open_table(LISTS)?;
-            lists.get(&key)?.map(|row| ListRow::decode(row.value())).transpose()?
-        };
+        let row = self.list_row(&key)?;
         let comes = row.is_some_and(|row| row.state == ListState::Uploading);
         if comes {
             self.transaction.open_table(LIST_PARTS)?.insert(&part, sealed)?;
@@ -230,10 +228,7 @@ impl Txn<'_> {
 
     /// Takes a list away before its time; says whether it was there. Its batches go on.
     pub fn delete_list(&mut self, key: [u8; 32]) -> Result<bool, StoreError> {
-        let row = {
-            let lists = self.transaction.open_table(LISTS)?;
-            lists.get(&key)?.map(|row| ListRow::decode(row.value())).transpose()?
-        };
+        let row = self.list_row(&key)?;
         let Some(row) = row else { return Ok(false) };
         self.transaction.open_table(LISTS)?.remove(&key)?;
         self.unexpire(Expiring::List, row.expires_at(), &key)?;

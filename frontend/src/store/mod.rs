@@ -17,6 +17,7 @@ mod accounts;
 mod audit;
 pub mod backup;
 mod batches;
+mod clock_check;
 mod connections;
 #[cfg(test)]
 mod crash;
@@ -28,11 +29,11 @@ pub mod id;
 mod index;
 #[cfg(test)]
 mod index_check;
+mod key_check;
 mod ledger;
 mod limits;
 mod lists;
 mod migrations;
-mod own_keys;
 mod pending;
 mod purge;
 mod reason;
@@ -42,7 +43,6 @@ mod results;
 #[cfg(test)]
 mod retention;
 mod row;
-mod steady;
 mod sweep;
 mod tables;
 mod txn;

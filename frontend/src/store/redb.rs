@@ -5,12 +5,12 @@ mod web;
 
 use super::accounts::view_account;
 use super::backup::{self, BackupError, BackupSummary, Sizes};
+use super::clock_check::ClockCheck;
 use super::folder::Folder;
 use super::index::{KeyChange, KeyIndex};
 use super::ledger::HoldEnd;
 use super::results::{Results, SealedResult};
 use super::row::Row;
-use super::steady::Doubt;
 use super::tables::{
     self, ACCOUNTS, AccountRow, BATCH_ROWS, BATCHES, EntryRow, HOLDS, KEYS, KeyRow, LEDGER, NAMES,
     OPEN_BATCHES,
@@ -21,7 +21,7 @@ use super::vault::Vault;
 use super::writer::{Class, Context, Writer};
 use super::{
     AccountId, BatchError, BatchId, ChangeError, HoldError, KeyId, OpenError, Pending, SettleError, Store,
-    StoreError, audit, batches, limits, migrations, own_keys, refusals, results, steady,
+    StoreError, audit, batches, clock_check, key_check, limits, migrations, refusals, results,
 };
 use crate::credits::Balance;
 use crate::rate_limit::{Kept, Overrides};
@@ -67,7 +67,7 @@ pub struct RedbStore {
     plans: Arc<PlanTable>,
     index: Arc<KeyIndex>,
     vault: Arc<Vault>,
-    doubt: Doubt,
+    clock_check: ClockCheck,
     reuse: bool,
     folder: Option<Folder>,
 }
@@ -126,22 +126,23 @@ impl RedbStore {
         now: UnixMs,
     ) -> Result<(RedbStore, Opening), OpenError> {
         migrations::migrate(&database, path)?;
-        own_keys::check(&database, &vault, path, accept_keys)?;
+        key_check::check(&database, &vault, path, accept_keys)?;
         check_plans(&database, &plans)?;
         let index = Arc::new(KeyIndex::default());
         index.apply(read_keys(&database)?);
         index.apply(limits::read_terms(&database)?);
         let (database, plans) = (Arc::new(database), Arc::new(plans));
-        let doubt = Doubt::read(&database, now)?;
+        let clock_check = ClockCheck::read(&database, now)?;
         let context = Context {
-            doubt,
+            clock_check,
             database: Arc::clone(&database),
             plans: Arc::clone(&plans),
             vault: Arc::clone(&vault),
             index: Arc::clone(&index),
         };
         let writer = Writer::start(context).map_err(|error| StoreError::Failed(error.to_string()))?;
-        let store = RedbStore { writer, database, plans, index, vault, doubt, reuse: true, folder: None };
+        let store =
+            RedbStore { writer, database, plans, index, vault, clock_check, reuse: true, folder: None };
         let voided: Pending<u64, StoreError> =
             store.writer.submit(Class::Answer, move |txn| Ok(Ok(txn.void_open_holds(now)?)));
         let opening = Opening { voided_holds: voided.wait()?, ..Opening::default() };
@@ -210,7 +211,7 @@ impl RedbStore {
 
     fn view(&self, id: AccountId, mut row: AccountRow, now: UnixMs) -> Result<Account, StoreError> {
         let plan = find_plan(&self.plans, &row)?;
-        row.subscription.roll(plan, self.doubt.of_periods(now));
+        row.subscription.roll(plan, self.clock_check.of_periods(now));
         Ok(view_account(id, &row, plan))
     }
 }
@@ -464,12 +465,12 @@ impl Store for RedbStore {
     fn purge(&self, now: UnixMs) -> Pending<Purged, StoreError> {
         // The rows go all the same when a key file cannot be made or destroyed: that fails nobody's write.
         let prepared = self.vault.prepare(now);
-        if !self.doubt.removes(now) {
+        if !self.clock_check.removes(now) {
             return Pending::ready(prepared.map(|()| Purged::default()));
         }
         let finishing_key = batches::finishing_key(&self.vault, now).ok();
         self.writer.submit(Class::Answer, move |txn| {
-            steady::note(txn.transaction, now)?;
+            clock_check::note(txn.transaction, now)?;
             let purged = txn.purge(finishing_key.as_ref(), now)?;
             let expired = txn.vault.expire(now);
             Ok(prepared.and(expired).map(|vault_keys| Purged { vault_keys, ..purged }))

@@ -1,9 +1,9 @@
 //! One write transaction of redb with its tables open, shared by all the writes of a group. Each sees what the ones
 //! before it did.
 
+use super::clock_check::ClockCheck;
 use super::index::KeyChange;
 use super::row::Row;
-use super::steady::Doubt;
 use super::tables::{
     ACCOUNTS, AccountRow, BATCH_ROWS, BATCHES, DAYS, EXPIRIES, EntryRow, HOLDS, IDEMPOTENCY, KEYS, LEDGER,
     NAMES, OPEN_BATCHES, RESULTS, entry_key,
@@ -19,7 +19,7 @@ pub(super) struct Txn<'t> {
     pub transaction: &'t WriteTransaction,
     pub plans: &'t PlanTable,
     pub vault: &'t Vault,
-    doubt: Doubt,
+    clock_check: ClockCheck,
     pub accounts: Table<'t, &'static [u8; 16], &'static [u8]>,
     pub names: Table<'t, &'static str, &'static [u8; 16]>,
     pub keys: Table<'t, &'static [u8; 16], &'static [u8]>,
@@ -56,13 +56,13 @@ impl<'t> Txn<'t> {
         transaction: &'t WriteTransaction,
         plans: &'t PlanTable,
         vault: &'t Vault,
-        doubt: Doubt,
+        clock_check: ClockCheck,
     ) -> Result<Txn<'t>, StoreError> {
         Ok(Txn {
             transaction,
             plans,
             vault,
-            doubt,
+            clock_check,
             accounts: transaction.open_table(ACCOUNTS)?,
             names: transaction.open_table(NAMES)?,
             keys: transaction.open_table(KEYS)?,
@@ -89,7 +89,7 @@ impl<'t> Txn<'t> {
         let Some(row) = read_account(&self.accounts, id)? else { return Ok(None) };
         let plan = find_plan(self.plans, &row)?;
         let mut account = Opened { id, row, plan };
-        if let Some(step) = account.row.subscription.roll(plan, self.doubt.of_periods(now)) {
+        if let Some(step) = account.row.subscription.roll(plan, self.clock_check.of_periods(now)) {
             self.record(&mut account, EntryKind::Period, step, now)?;
             self.save(&account)?;
         }

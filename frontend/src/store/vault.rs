@@ -19,6 +19,7 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// The folder of the keys in the data folder.
@@ -176,6 +177,8 @@ pub(super) struct Vault {
     users: RwLock<Option<VaultKey>>,
     /// Held while a file is made or destroyed.
     files: Mutex<()>,
+    /// Since 1970, the hour for which the keys of results were made last, plus one.
+    results_prepared: AtomicU64,
     /// Why a file could not be made, since then.
     trouble: Mutex<Option<StoreError>>,
     /// A key for hashes that has yet to be kept: there was none.
@@ -203,6 +206,7 @@ impl Vault {
             keys,
             users: RwLock::new(users.as_ref().map(vault_key)),
             files: Mutex::default(),
+            results_prepared: AtomicU64::new(0),
             trouble: Mutex::default(),
             new_hash_key: Mutex::new(found.is_none().then_some(hash_key)),
             folder: Some(folder),
@@ -232,6 +236,7 @@ impl Vault {
             keys: RwLock::default(),
             users: RwLock::default(),
             files: Mutex::default(),
+            results_prepared: AtomicU64::new(0),
             trouble: Mutex::default(),
             new_hash_key: Mutex::new(Some(hash_key)),
         }
@@ -381,7 +386,13 @@ impl Vault {
 
     /// Those that the result of a check which begins now will need: whoever pays for it is sure of its answer.
     pub fn prepare_for_result(&self, now: UnixMs) -> Result<(), StoreError> {
-        self.prepare_for(&[Class::ShortResult, Class::LongResult], now)
+        let hour = now / HOUR_MS + 1;
+        // Each check asks, and nothing destroys these keys before their hour is over.
+        if self.results_prepared.load(Ordering::Acquire) != hour {
+            self.prepare_for(&[Class::ShortResult, Class::LongResult], now)?;
+            self.results_prepared.store(hour, Ordering::Release);
+        }
+        Ok(())
     }
 
     fn prepare_for(&self, classes: &[Class], now: UnixMs) -> Result<(), StoreError> {

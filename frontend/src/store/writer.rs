@@ -7,8 +7,8 @@
 //! group and stops the writer, as nobody knows what reached the disk. Only a commit that fails leaves it unknown whether its group
 //! was done; what still waits then was not.
 
+use super::clock_check::ClockCheck;
 use super::index::{KeyChange, KeyIndex};
-use super::steady::Doubt;
 use super::sweep::Sweep;
 use super::txn::Txn;
 use super::vault::Vault;
@@ -42,7 +42,7 @@ pub(super) struct Context {
     pub plans: Arc<PlanTable>,
     pub vault: Arc<Vault>,
     pub index: Arc<KeyIndex>,
-    pub doubt: Doubt,
+    pub clock_check: ClockCheck,
 }
 
 pub(super) struct Writer {
@@ -209,12 +209,12 @@ struct Written {
 fn write(context: &Context, sweep: &mut Sweep, group: &mut [Box<dyn Job>]) -> Result<Written, StoreError> {
     let mut transaction = context.database.begin_write()?;
     transaction.set_quick_repair(true);
-    let mut txn = Txn::open(&transaction, &context.plans, &context.vault, context.doubt)?;
+    let mut txn = Txn::open(&transaction, &context.plans, &context.vault, context.clock_check)?;
     for job in group {
         job.run(&mut txn)?;
     }
     sweep.go_on(&mut txn)?;
-    if context.doubt.removes(txn.latest) {
+    if context.clock_check.removes(txn.latest) {
         txn.purge_some()?;
     }
     let total = txn.total;
@@ -274,7 +274,7 @@ mod tests {
             plans: Arc::new(PlanTable::standard()),
             vault: Arc::new(Vault::in_memory()),
             index: Arc::default(),
-            doubt: Doubt::default(),
+            clock_check: ClockCheck::default(),
         };
         Writer::start(context).unwrap()
     }

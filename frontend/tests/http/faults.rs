@@ -125,8 +125,13 @@ fn a_grant_that_is_repeated_under_its_id_is_made_once() {
     assert_eq!(server.credits(), before + 5);
     let shown: Value =
         serde_json::from_str(&server.administer(&["account", "show", "default", "--json"])).unwrap();
+    // An id that is not of this grant repeats nothing.
+    let data = server.data();
     let entries = shown["entries"].as_array().unwrap_or_else(|| panic!("{shown}"));
     let id = entries.iter().find(|entry| entry["granted"] == 5).unwrap()["id"].as_str().unwrap();
+    let other = mailprobe(["account", "grant", "default", "6", "--id", id, "--data", data.to_str().unwrap()]);
+    assert!(String::from_utf8(other.stderr).unwrap().contains("the id is in use already"));
+    assert_eq!(other.status.code(), Some(1));
     for _ in 0..2 {
         server.administer(&["account", "grant", "default", "5", "--id", id]);
         assert_eq!(server.credits(), before + 5);

@@ -73,25 +73,6 @@ fn a_port_in_use_is_refused() {
 }
 
 #[test]
-fn a_server_that_was_killed_starts_again_at_once_on_its_port() {
-    let mut server = Server::start(&["--frontends", "2"]);
-    let address = server.address.to_string();
-    for _ in 0..3 {
-        // The kernel takes longest to give back what is in use.
-        let busy: Vec<_> = (0..50)
-            .map(|_| {
-                let mut connection = server.connect();
-                connection.send(post(&server.live, "/v1/verify", SLOW));
-                connection
-            })
-            .collect();
-        server = server.restart_after_kill(&["--frontends", "2", "--listen", &address]);
-        assert_eq!(server.get("", "/livez").status, 200);
-        drop(busy);
-    }
-}
-
-#[test]
 fn a_log_that_nobody_reads_stops_nothing() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join(UNREAD_LOG), "").unwrap();

@@ -261,6 +261,7 @@ mod tests {
     use super::*;
     use crate::clock;
     use crate::store::{ListId, ListRoom, ListState, PlanTable, RedbStore, StoreOptions};
+    use std::cell::Cell;
     use std::task::Waker;
 
     /// Of no addresses, so that no answers are needed: 2,000 rows.
@@ -282,6 +283,8 @@ mod tests {
         maker: Maker,
         jobs: Sender<Job>,
         queue: Receiver<Job>,
+        /// Downloads that were asked for: each list has an id of its own.
+        opened: Cell<u128>,
     }
 
     impl Scene {
@@ -291,11 +294,12 @@ mod tests {
             let store = RedbStore::open(folder.path(), PlanTable::standard(), options, now).unwrap().0;
             let store: Arc<dyn Store> = Arc::new(store);
             let ((jobs, queue), maker) = (channel(), Maker::new(Arc::clone(&store)));
-            Scene { _folder: folder, store, maker, jobs, queue }
+            Scene { _folder: folder, store, maker, jobs, queue, opened: Cell::new(0) }
         }
 
         fn open(&self, account: u128) -> Pending<Opened, StoreError> {
-            let number = account * 1_000 + u128::from(rand());
+            self.opened.set(self.opened.get() + 1);
+            let number = account * 1_000 + self.opened.get();
             let list = list(&self.store, AccountId::new(0, account), number);
             Downloads(self.jobs.clone()).open(list)
         }
@@ -308,11 +312,6 @@ mod tests {
             }
             self.maker.admit(now);
         }
-    }
-
-    fn rand() -> u8 {
-        static NEXT: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(0);
-        NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
     }
 
     fn state<T>(pending: &mut Pending<T, StoreError>) -> Option<Result<T, StoreError>> {

@@ -353,9 +353,8 @@ impl Worker {
         let id = self.store.batch_of_list(list, batches(list.submitted));
         let rows = rows.into_iter().map(|(email, address)| NewRow { email, address }).collect();
         let new = NewBatch { id, account, name: None, rows, idempotency: None, mode: BatchMode::Live };
-        let before = list.submitted;
-        list.submitted += total as u64;
-        match self.store.submit_batch_of_list(list, new, now).wait() {
+        let with_it = List { submitted: list.submitted + total as u64, ..list.clone() };
+        match self.store.submit_batch_of_list(&with_it, new, now).wait() {
             Ok(BatchOfList::Made(made)) => {
                 if !made.completed {
                     let total = made.submitted;
@@ -370,7 +369,6 @@ impl Worker {
             }
             Err(BatchError::Hold(error @ (HoldError::Insufficient { .. } | HoldError::Inactive { .. }))) => {
                 self.open.remove(&list.id);
-                list.submitted = before;
                 list.state = ListState::Paused;
                 list.why = format!("It stopped: {error}.");
                 return self.store.put_list(list, ListState::Running, None).wait().map(|_| false);
@@ -384,6 +382,7 @@ impl Worker {
                 return Err(StoreError::Failed(format!("a batch of a list: {other}")));
             }
         }
+        *list = with_it;
         if list.submitted >= list.addresses {
             self.open.remove(&list.id);
         }
@@ -413,11 +412,7 @@ mod tests {
 
     #[test]
     fn one_lists_failure_is_not_that_of_others() {
-        let (folder, now) = (tempfile::tempdir().unwrap(), clock::now());
-        let options = StoreOptions::default();
-        let store = RedbStore::open(folder.path(), PlanTable::standard(), options, now).unwrap().0;
-        let store: Arc<dyn Store> = Arc::new(store);
-        let account = AccountId::new(now, 1);
+        let (_folder, store, account) = store_with_account();
         let made: Vec<ListId> = (1..=3).map(|n| make(&store, account, n)).collect();
         let mut worker = Worker::new(Arc::clone(&store), Arc::new(Door::default()));
         let turns = RefCell::new(Vec::new());
@@ -428,7 +423,7 @@ mod tests {
         };
         assert_eq!(worker.round(turn), Ok(true));
         assert_eq!(*turns.borrow(), made);
-        let state = |n: usize| store.list(account, made[n], now).unwrap().unwrap().state;
+        let state = |n: usize| store.list(account, made[n], clock::now()).unwrap().unwrap().state;
         assert_eq!(
             [state(0), state(1), state(2)],
             [ListState::Unfit, ListState::Reading, ListState::Reading]
@@ -440,53 +435,30 @@ mod tests {
 
     #[test]
     fn nothing_is_charged_for_a_list_that_is_gone() {
-        let (folder, now) = (tempfile::tempdir().unwrap(), clock::now());
-        let options = StoreOptions::default();
-        let store = RedbStore::open(folder.path(), PlanTable::standard(), options, now).unwrap().0;
-        let store: Arc<dyn Store> = Arc::new(store);
-        let account = AccountId::new(now, 1);
-        let new = NewAccount { id: account, name: "a".into(), plan: "scale".into() };
-        store.create_account(new, now).wait().unwrap();
-        let content: String = (0..1_000).map(|n| format!("{n}@example.com\n")).collect();
+        let (_folder, store, account) = store_with_account();
+        let all_held = || store.account(account, clock::now()).unwrap().unwrap().balance.held;
         let held = |number: u128, is_deleted: bool| {
-            let mut list = List::new(ListId::new(now, number), account, now, String::new());
-            store.create_list(&list, ListRoom::MOST, now).wait().unwrap();
-            store.put_list_part(&list, 0, content.as_bytes()).wait().unwrap();
-            (list.bytes, list.rows, list.addresses) = (content.len() as u64, 1_000, 1_000);
-            list.state = ListState::Running;
-            assert!(store.put_list(&list, ListState::Uploading, None).wait().unwrap());
+            let list = running(&store, account, number, 1_000);
             let mut worker = Worker::new(Arc::clone(&store), Arc::new(Door::default()));
-            let before = store.account(account, now).unwrap().unwrap().balance.held;
+            let before = all_held();
             if is_deleted {
                 assert!(store.delete_list(account, list.id).wait().unwrap());
             }
             worker.go_on(list).unwrap();
-            store.account(account, now).unwrap().unwrap().balance.held - before
+            all_held() - before
         };
         assert_eq!((held(1, false), held(2, true)), (1_000, 0));
     }
 
     #[test]
     fn few_lists_are_open_at_once_and_all_have_their_turn() {
-        let (folder, now) = (tempfile::tempdir().unwrap(), clock::now());
-        let options = StoreOptions::default();
-        let store = RedbStore::open(folder.path(), PlanTable::standard(), options, now).unwrap().0;
-        let store: Arc<dyn Store> = Arc::new(store);
-        let account = AccountId::new(now, 1);
-        let new = NewAccount { id: account, name: "a".into(), plan: "scale".into() };
-        store.create_account(new, now).wait().unwrap();
-        let content: String = (0..5_000).map(|n| format!("{n}@example.com\n")).collect();
+        let (_folder, store, account) = store_with_account();
         for number in 0..12 {
-            let mut list = List::new(ListId::new(now, number), account, now, String::new());
-            store.create_list(&list, ListRoom::MOST, now).wait().unwrap();
-            store.put_list_part(&list, 0, content.as_bytes()).wait().unwrap();
-            (list.bytes, list.rows, list.addresses) = (content.len() as u64, 5_000, 5_000);
-            list.state = ListState::Running;
-            assert!(store.put_list(&list, ListState::Uploading, None).wait().unwrap());
+            running(&store, account, number, 5_000);
         }
         let mut worker = Worker::new(Arc::clone(&store), Arc::new(Door::default()));
         let begun = |store: &Arc<dyn Store>| {
-            let lists = store.lists(account, now).unwrap();
+            let lists = store.lists(account, clock::now()).unwrap();
             lists.iter().filter(|list| list.submitted > 0).count()
         };
         assert_eq!(worker.round(Worker::turn), Ok(true));
@@ -500,6 +472,29 @@ mod tests {
             assert!(worker.open.len() <= SUBMITTED_AT_ONCE);
         }
         assert_eq!(begun(&store), 12);
+    }
+
+    fn store_with_account() -> (tempfile::TempDir, Arc<dyn Store>, AccountId) {
+        let (folder, now) = (tempfile::tempdir().unwrap(), clock::now());
+        let options = StoreOptions::default();
+        let store = RedbStore::open(folder.path(), PlanTable::standard(), options, now).unwrap().0;
+        let account = AccountId::new(now, 1);
+        let new = NewAccount { id: account, name: "a".into(), plan: "scale".into() };
+        store.create_account(new, now).wait().unwrap();
+        (folder, Arc::new(store), account)
+    }
+
+    /// A list of so many addresses that is being checked.
+    fn running(store: &Arc<dyn Store>, account: AccountId, number: u128, addresses: u64) -> List {
+        let now = clock::now();
+        let content: String = (0..addresses).map(|n| format!("{n}@example.com\n")).collect();
+        let mut list = List::new(ListId::new(now, number), account, now, String::new());
+        store.create_list(&list, ListRoom::MOST, now).wait().unwrap();
+        store.put_list_part(&list, 0, content.as_bytes()).wait().unwrap();
+        (list.bytes, list.rows, list.addresses) = (content.len() as u64, addresses, addresses);
+        list.state = ListState::Running;
+        assert!(store.put_list(&list, ListState::Uploading, None).wait().unwrap());
+        list
     }
 
     fn make(store: &Arc<dyn Store>, account: AccountId, n: u128) -> ListId {

@@ -17,9 +17,9 @@ const WAIT_MS: UnixMs = 15 * 60 * 1000;
 /// How exactly the time is remembered: a write for each removal would be one too many.
 const STEP_MS: UnixMs = HOUR_MS;
 
-/// What the clock is not believed, and until when.
+/// Until when the clock is not trusted, and for what.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Doubt {
+pub(super) struct ClockCheck {
     /// Nothing is removed before then.
     removes_from: UnixMs,
     /// Periods are those of `seen` at least before then.
@@ -27,13 +27,13 @@ pub(super) struct Doubt {
     seen: UnixMs,
 }
 
-impl Doubt {
+impl ClockCheck {
     /// Of a store that is opened now.
-    pub fn read(database: &Database, now: UnixMs) -> Result<Doubt, StoreError> {
+    pub fn read(database: &Database, now: UnixMs) -> Result<ClockCheck, StoreError> {
         let seen = database.begin_read()?.open_table(META)?.get(META_SEEN)?.map(|seen| seen.value());
         let seen = seen.unwrap_or(now);
         let until = |is_far: bool| if is_far { now.saturating_add(WAIT_MS) } else { 0 };
-        Ok(Doubt {
+        Ok(ClockCheck {
             removes_from: until(now.saturating_sub(seen) > STOPPED_MAX_MS),
             rolls_from: until(seen.saturating_sub(now) > STOPPED_MAX_MS),
             seen,
