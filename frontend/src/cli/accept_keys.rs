@@ -1,4 +1,4 @@
-//! `mailprobe accept-keys`: the way on for a database whose keys are lost.
+//! `mailprobe accept-keys`: lets a server use a database whose keys are lost.
 
 use super::place::{Place, output_failed};
 use crate::store::{DATABASE_FILE, RedbStore, StoreOptions};
@@ -6,7 +6,7 @@ use clap::Args;
 use std::io::Write;
 
 /// What `--help` says.
-pub const ABOUT: &str = "Go on with the keys that are in the data folder, where those of its database are lost for good. Not while a server runs.
+pub const ABOUT: &str = "Use the keys that are in the data folder from now on, because those of its database are lost for good. Stop the server first.
 
 A server does not start where the folder `keys` is missing or belongs to another database: put back the right one if there is any copy \
 of it. Without it accounts, API keys and credits remain. Users of the dashboard have to sign up anew, and batches, lists and stored \

@@ -137,16 +137,16 @@ impl Lines {
             std::mem::swap(&mut state.gathered, &mut taken);
             state.urgent = false;
             state.writing = true;
+            let dropped = std::mem::take(&mut state.dropped);
             drop(state);
+            if dropped > 0 {
+                tell_dropped(dropped);
+            }
             if sink.write_all(&taken).is_err() {
                 let lines = taken.iter().filter(|&&byte| byte == b'\n').count();
                 DROPPED.fetch_add(lines as u64, Ordering::Relaxed);
             }
             taken.clear();
-            let dropped = std::mem::take(&mut self.lock().dropped);
-            if dropped > 0 {
-                tell_dropped(dropped);
-            }
             self.lock().writing = false;
             self.none.notify_all();
         }

@@ -40,7 +40,7 @@ fn a_sync_that_is_missing_is_found() {
 }
 
 #[test]
-#[ignore = "hours of it: cargo xtask soak power"]
+#[ignore = "a campaign: cargo xtask soak power"]
 fn campaign() {
     let first = variable("MAILPROBE_POWER_FIRST").unwrap_or(0);
     let seeds = variable("MAILPROBE_POWER_SEEDS").unwrap_or(200);
