@@ -208,7 +208,7 @@ pub fn compact(folder: &Path) -> Result<Option<Compacted>, OpenError> {
     let path = folder.database_path();
     let length = || fs::metadata(&path).map(|file| file.len()).map_err(|error| failed(error.to_string()));
     let before = length()?;
-    let mut database = folder.open_database(&Builder::new())?;
+    let mut database = folder.open_database(&Builder::new(), |file| file)?;
     database.compact().map_err(|error| failed(error.to_string()))?;
     drop(database);
     Ok(Some(Compacted { before, after: length()? }))

@@ -5,6 +5,7 @@
 
 mod batches;
 mod connections;
+mod faults;
 mod learned;
 mod power;
 
@@ -39,17 +40,29 @@ struct State {
     durable: Vec<u8>,
     /// What was written since the last sync, each with its offset.
     unsynced: Vec<(usize, Vec<u8>)>,
+    /// What a failed sync has given up: no later one brings it, as systems drop it.
+    given_up: Vec<(usize, Vec<u8>)>,
     /// Writes and syncs until the crash.
     left: u32,
     /// One sync of so many does nothing: a defect that the tests have to find.
     lies: Option<u32>,
     syncs: u32,
+    faults: faults::Faults,
 }
 
 impl Disk {
     fn new(image: Vec<u8>, left: u32) -> Disk {
         let (live, durable) = (image.clone(), image);
-        let state = State { live, durable, unsynced: Vec::new(), left, lies: None, syncs: 0 };
+        let state = State {
+            live,
+            durable,
+            unsynced: Vec::new(),
+            given_up: Vec::new(),
+            left,
+            lies: None,
+            syncs: 0,
+            faults: faults::Faults::default(),
+        };
         Disk(Arc::new(Mutex::new(state)))
     }
 
@@ -74,7 +87,7 @@ impl Disk {
             image.resize(state.live.len(), 0);
         }
         // Each part of each write reached the disk or not, whatever came of those before it.
-        for (start, written) in &state.unsynced {
+        for (start, written) in state.given_up.iter().chain(&state.unsynced) {
             let mut at = *start;
             while at < start + written.len() {
                 let end = (at / SECTOR * SECTOR + SECTOR).min(start + written.len());
@@ -108,6 +121,7 @@ impl StorageBackend for Disk {
     fn set_len(&self, len: u64) -> io::Result<()> {
         let mut state = self.0.lock().unwrap();
         Disk::spend(&mut state)?;
+        state.faults.of_write()?;
         state.live.resize(len as usize, 0);
         Ok(())
     }
@@ -119,22 +133,40 @@ impl StorageBackend for Disk {
         if state.lies.is_some_and(|one_of| state.syncs.is_multiple_of(one_of)) {
             return Ok(());
         }
+        if let Err(error) = state.faults.of_sync() {
+            let unsynced = std::mem::take(&mut state.unsynced);
+            state.given_up.extend(unsynced);
+            return Err(error);
+        }
+        let state = &mut *state;
         // What was cut off is gone, and the rest is as it was written last.
-        state.durable = state.live.clone();
-        state.unsynced.clear();
+        let before = std::mem::replace(&mut state.durable, state.live.clone());
+        for (start, written) in &state.given_up {
+            let end = (start + written.len()).min(before.len()).min(state.durable.len());
+            if *start < end {
+                state.durable[*start..end].copy_from_slice(&before[*start..end]);
+            }
+        }
+        for (start, written) in std::mem::take(&mut state.unsynced) {
+            state.durable[start..start + written.len()].copy_from_slice(&written);
+        }
         Ok(())
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let mut state = self.0.lock().unwrap();
         Disk::spend(&mut state)?;
+        let (data, failed) = match state.faults.of_write() {
+            Ok(()) => (data, Ok(())),
+            Err(error) => (&data[..state.faults.written_of(data.len())], Err(error)),
+        };
         let start = offset as usize;
         if state.live.len() < start + data.len() {
             state.live.resize(start + data.len(), 0);
         }
         state.live[start..start + data.len()].copy_from_slice(data);
         state.unsynced.push((start, data.to_vec()));
-        Ok(())
+        failed
     }
 }
 
@@ -294,7 +326,11 @@ impl Load for Told {
 
 /// Keys are files of their own, synced before they are used: a crash of the database's disk takes none of them.
 fn open(disk: &Disk, vault: &Arc<Vault>) -> Result<RedbStore, OpenError> {
-    RedbStore::open_backend(disk.clone(), Arc::clone(vault), PlanTable::standard(), NOW)
+    open_with_cache(disk, vault, 1 << 20)
+}
+
+fn open_with_cache(disk: &Disk, vault: &Arc<Vault>, cache_bytes: usize) -> Result<RedbStore, OpenError> {
+    RedbStore::open_backend((disk.clone(), cache_bytes), Arc::clone(vault), PlanTable::standard(), NOW)
         .map(|(store, _)| store)
 }
 

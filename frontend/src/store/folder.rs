@@ -2,7 +2,8 @@
 
 use super::OpenError;
 use super::vault::Vault;
-use ::redb::{Builder, Database, DatabaseError, StorageError};
+use ::redb::backends::FileBackend;
+use ::redb::{Builder, Database, DatabaseError, StorageBackend, StorageError};
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -54,8 +55,12 @@ impl Folder {
         self.path.join(format!("{DATABASE_FILE}.new"))
     }
 
-    /// Opens the database, or makes an empty one.
-    pub fn open_database(&self, builder: &Builder) -> Result<Database, OpenError> {
+    /// Opens the database, or makes an empty one. Its file is used as `backend` says.
+    pub fn open_database<B: StorageBackend>(
+        &self,
+        builder: &Builder,
+        backend: impl FnOnce(FileBackend) -> B,
+    ) -> Result<Database, OpenError> {
         let path = self.database_path();
         let missing = !path.try_exists().map_err(|error| self.unusable(&error))?;
         if missing {
@@ -67,7 +72,8 @@ impl Folder {
         if empty {
             return Err(OpenError::NotADatabase(path, "it is empty".into()));
         }
-        builder.create_file(file).map_err(|error| self.refusal(&path, error))
+        let database = FileBackend::new(file).and_then(|file| builder.create_with_backend(backend(file)));
+        database.map_err(|error| self.refusal(&path, error))
     }
 
     /// Opens the keys of the folder.

@@ -23,6 +23,7 @@ mod connections;
 mod crash;
 mod days;
 mod error;
+mod fail_stop;
 mod folder;
 mod gateways;
 pub mod id;

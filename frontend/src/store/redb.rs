@@ -6,6 +6,7 @@ mod web;
 use super::accounts::view_account;
 use super::backup::{self, BackupError, BackupSummary, Sizes};
 use super::clock_check::ClockCheck;
+use super::fail_stop::{FailStop, Failure};
 use super::folder::Folder;
 use super::index::{KeyChange, KeyIndex};
 use super::ledger::HoldEnd;
@@ -86,12 +87,18 @@ impl RedbStore {
         let folder = Folder::lock(folder)?;
         let mut builder = Builder::new();
         builder.set_cache_size(options.cache_bytes);
-        let database = folder.open_database(&builder)?;
+        let mut failure = Failure::default();
+        let database = folder.open_database(&builder, |file| {
+            let file = FailStop::new(file);
+            failure = file.failure();
+            file
+        })?;
         let path = folder.database_path();
         let folder_open_to_others = folder.open_to_others;
         // After the database: a file that is none of ours gets no keys beside it.
         let vault = Arc::new(folder.open_vault()?);
-        let (mut store, opening) = RedbStore::start(database, vault, &path, plans, options.accept_keys, now)?;
+        let (mut store, opening) =
+            RedbStore::start((database, failure), vault, &path, plans, options.accept_keys, now)?;
         store.folder = Some(folder);
         store.reuse = options.reuse;
         Ok((store, Opening { folder_open_to_others, ..opening }))
@@ -100,16 +107,18 @@ impl RedbStore {
     /// Opens the store on a storage of the caller's, as tests of crashes do.
     #[cfg(test)]
     pub(super) fn open_backend(
-        backend: impl ::redb::StorageBackend,
+        (backend, cache_bytes): (impl ::redb::StorageBackend, usize),
         vault: Arc<Vault>,
         plans: PlanTable,
         now: UnixMs,
     ) -> Result<(RedbStore, Opening), OpenError> {
         let path = Path::new("backend");
-        let database = Builder::new().set_cache_size(1 << 20).create_with_backend(backend);
+        let file = FailStop::new(backend);
+        let failure = file.failure();
+        let database = Builder::new().set_cache_size(cache_bytes).create_with_backend(file);
         let database = database.map_err(|error| super::folder::refusal(path, error))?;
         // What was sealed with keys that ended with another process is lost to it.
-        RedbStore::start(database, vault, path, plans, true, now)
+        RedbStore::start((database, failure), vault, path, plans, true, now)
     }
 
     #[cfg(test)]
@@ -118,7 +127,7 @@ impl RedbStore {
     }
 
     fn start(
-        database: Database,
+        (database, failure): (Database, Failure),
         vault: Arc<Vault>,
         path: &Path,
         plans: PlanTable,
@@ -127,6 +136,9 @@ impl RedbStore {
     ) -> Result<(RedbStore, Opening), OpenError> {
         migrations::migrate(&database, path)?;
         key_check::check(&database, &vault, path, accept_keys)?;
+        if let Some(why) = failure.why() {
+            return Err(OpenError::Folder(path.to_owned(), why.to_owned()));
+        }
         check_plans(&database, &plans)?;
         let index = Arc::new(KeyIndex::default());
         index.apply(read_keys(&database)?);
@@ -139,6 +151,7 @@ impl RedbStore {
             plans: Arc::clone(&plans),
             vault: Arc::clone(&vault),
             index: Arc::clone(&index),
+            failure,
         };
         let writer = Writer::start(context).map_err(|error| StoreError::Failed(error.to_string()))?;
         let store =

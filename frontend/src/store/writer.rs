@@ -8,6 +8,7 @@
 //! was done; what still waits then was not.
 
 use super::clock_check::ClockCheck;
+use super::fail_stop::Failure;
 use super::index::{KeyChange, KeyIndex};
 use super::sweep::Sweep;
 use super::txn::Txn;
@@ -43,6 +44,7 @@ pub(super) struct Context {
     pub vault: Arc<Vault>,
     pub index: Arc<KeyIndex>,
     pub clock_check: ClockCheck,
+    pub failure: Failure,
 }
 
 pub(super) struct Writer {
@@ -219,8 +221,14 @@ fn write(context: &Context, sweep: &mut Sweep, group: &mut [Box<dyn Job>]) -> Re
     }
     let total = txn.total;
     let changes = txn.close();
+    if let Some(why) = context.failure.why() {
+        return Err(StoreError::Failed(why.to_owned()));
+    }
     let began = Instant::now();
     transaction.commit().map_err(|error| StoreError::Unknown(error.to_string()))?;
+    if let Some(why) = context.failure.why() {
+        return Err(StoreError::Unknown(why.to_owned()));
+    }
     Ok(Written { changes, total, took: began.elapsed() })
 }
 
@@ -275,6 +283,7 @@ mod tests {
             vault: Arc::new(Vault::in_memory()),
             index: Arc::default(),
             clock_check: ClockCheck::default(),
+            failure: Failure::default(),
         };
         Writer::start(context).unwrap()
     }

@@ -22,7 +22,7 @@ fn survive_seed(seed: u64, lies: Option<u32>) -> Survived {
     }
 }
 
-fn variable(name: &str) -> Option<u64> {
+pub(super) fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap())
 }
 
