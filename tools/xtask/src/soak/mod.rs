@@ -11,7 +11,8 @@
 //! - `fuzz` (fuzz/): malformed input to everything that reads what strangers write;
 //! - `evidence` (evidence/): servers that stop telling mailboxes apart, and honest ones beside them;
 //! - `manners` (manners/): what a mail server sees of a client that must not look like a directory harvest;
-//! - `power` (power.rs): the power fails while the ledger is written, and again while it recovers.
+//! - `power` (power.rs): the power fails while the ledger is written, and again while it recovers;
+//! - `iofault` (iofault/): the disk fails at each operation of a server.
 //!
 //! Each has a small version with a fixed seed for `.ci/run`. docs/testing.md tells what each of them proves.
 
@@ -23,6 +24,7 @@ mod evidence;
 mod fuzz;
 mod hostile;
 pub mod http;
+mod iofault;
 mod list;
 mod manners;
 mod outage;
@@ -59,7 +61,7 @@ pub struct Options {
     /// All but fuzz: take `mailprobe` and `mailnet` from this folder instead of building them.
     #[arg(long, value_name = "PATH")]
     bin_dir: Option<PathBuf>,
-    /// evidence, manners: only the servers or checks whose name contains this.
+    /// evidence, manners, iofault: only the servers, checks or faults whose name contains this.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// fuzz: only run this one input, as a failure prints it.
@@ -96,6 +98,8 @@ enum Name {
     Evidence,
     /// The power fails while the ledger is written and while it recovers: nothing that was answered is lost.
     Power,
+    /// The disk fails at each operation of a server: nothing that was answered is lost, and reads go on.
+    Iofault,
 }
 
 impl Options {
@@ -128,6 +132,7 @@ pub fn main(options: &Options) -> ExitCode {
         Name::Manners => manners::run(options),
         Name::Evidence => evidence::run(options),
         Name::Power => power::run(options),
+        Name::Iofault => iofault::run(options),
     });
     match outcome {
         Ok(None) => ExitCode::SUCCESS,

@@ -1,0 +1,374 @@
+//! System calls of a child that change its data folder: each is counted, and one of them can be made to fail.
+//!
+//! The child installs a seccomp filter that asks us (seccomp_unotify(2)) before it executes; we answer with an error, or let the
+//! kernel go on. So the binary is the released one, and it meets what a bad disk or a full one says.
+
+#![expect(unsafe_code, reason = "seccomp's notifications have no safe wrapper")]
+
+use super::Failure;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// What happens from the planned operation on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// EIO, once.
+    Error,
+    /// ENOSPC for all that needs space, until the restart.
+    Full,
+    /// Half of the first write is done, and then there is no space.
+    Short,
+    /// The first sync takes [`SLOW`].
+    SlowSync,
+}
+
+/// How long a slow sync takes.
+pub const SLOW: Duration = Duration::from_secs(2);
+
+/// The filter's descriptor in the child: it knows of no way to tell us another number.
+const LISTENER: i32 = 200;
+/// How often the thread looks whether a slow sync is over.
+const LOOK_MS: i32 = 20;
+const PATH_MAX: usize = 4096;
+
+// linux/seccomp.h and linux/filter.h; libc has none of them.
+const SECCOMP_SET_MODE_FILTER: u32 = 1;
+const SECCOMP_FILTER_FLAG_NEW_LISTENER: u32 = 8;
+const RETURN_NOTIFY: u32 = 0x7fc0_0000;
+const RETURN_ALLOW: u32 = 0x7fff_0000;
+const NOTIFICATION_RECEIVE: u64 = 0xc050_2100;
+const NOTIFICATION_SEND: u64 = 0xc018_2101;
+const FLAG_CONTINUE: u32 = 1;
+
+/// `struct seccomp_notif`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Notification {
+    id: u64,
+    pid: u32,
+    flags: u32,
+    number: i32,
+    architecture: u32,
+    instruction: u64,
+    arguments: [u64; 6],
+}
+
+/// `struct seccomp_notif_resp`.
+#[repr(C)]
+struct Response {
+    id: u64,
+    value: i64,
+    error: i32,
+    flags: u32,
+}
+
+/// The calls that are asked about. Those that make a file are told from others by their flags.
+const CALLS: &[libc::c_long] = &[
+    libc::SYS_write,
+    libc::SYS_pwrite64,
+    libc::SYS_fsync,
+    libc::SYS_fdatasync,
+    libc::SYS_ftruncate,
+    libc::SYS_openat,
+    libc::SYS_mkdirat,
+    libc::SYS_renameat,
+    libc::SYS_renameat2,
+    libc::SYS_unlinkat,
+    // Newer machines have only those above.
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_mkdir,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_rename,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_unlink,
+];
+
+/// What a call does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// It needs space.
+    Write,
+    Sync,
+    /// It makes a file or folder.
+    Make,
+    /// It needs no space: it cuts, renames or removes.
+    Other,
+}
+
+/// A child whose calls are answered here.
+pub struct Intercepted {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    folder: PathBuf,
+    planned: Option<(u64, Fault)>,
+    done: AtomicU64,
+    met: AtomicBool,
+    stop: AtomicBool,
+    failure: Mutex<Option<String>>,
+}
+
+/// Makes the child of this command ask us.
+pub fn ask_us(command: &mut Command) {
+    // SAFETY: the child calls only prctl, seccomp, dup2 and close before it executes.
+    unsafe { command.pre_exec(install) };
+}
+
+fn install() -> io::Result<()> {
+    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    // The number of the call; a jump to the last step for each that is asked about.
+    let mut program = [step(0x20, 0, 0, 0); CALLS.len() + 3];
+    for (place, call) in CALLS.iter().enumerate() {
+        program[place + 1] = step(0x15, (CALLS.len() - place) as u8, 0, *call as u32);
+    }
+    program[CALLS.len() + 1] = step(0x06, 0, 0, RETURN_ALLOW);
+    program[CALLS.len() + 2] = step(0x06, 0, 0, RETURN_NOTIFY);
+    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: plain system calls; the filter and its program outlive the call that copies them.
+    unsafe {
+        if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let listener = libc::syscall(
+            libc::SYS_seccomp,
+            SECCOMP_SET_MODE_FILTER,
+            SECCOMP_FILTER_FLAG_NEW_LISTENER,
+            &raw const filter,
+        );
+        // The copy stays open over the exec, so that we can take it from there.
+        if listener < 0 || libc::dup2(listener as i32, LISTENER) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        libc::close(listener as i32);
+    }
+    Ok(())
+}
+
+impl Intercepted {
+    /// Answers the calls of a child that was started by a command of [`ask_us`]. Those on files below `folder` count from 1.
+    pub fn attach(pid: u32, folder: &Path, planned: Option<(u64, Fault)>) -> Result<Intercepted, Failure> {
+        let wrong = |error: io::Error| Failure(format!("cannot answer the system calls of {pid}: {error}"));
+        let process = descriptor(libc::SYS_pidfd_open, [i64::from(pid), 0]).map_err(wrong)?;
+        let listener =
+            descriptor(libc::SYS_pidfd_getfd, [i64::from(process.as_raw_fd()), i64::from(LISTENER)])
+                .map_err(wrong)?;
+        let shared = Arc::new(Shared {
+            folder: folder.to_owned(),
+            planned,
+            done: AtomicU64::new(0),
+            met: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            failure: Mutex::new(None),
+        });
+        let theirs = Arc::clone(&shared);
+        let thread = std::thread::spawn(move || {
+            if let Err(error) = theirs.answer_all(&process, &listener) {
+                *theirs.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+            }
+        });
+        Ok(Intercepted { shared, thread: Some(thread) })
+    }
+
+    /// Operations so far.
+    pub fn operations(&self) -> u64 {
+        self.shared.done.load(Ordering::SeqCst)
+    }
+
+    /// Whether the fault has happened.
+    pub fn is_met(&self) -> bool {
+        self.shared.met.load(Ordering::SeqCst)
+    }
+
+    /// Ends once the child has ended; an error if a call could not be answered.
+    pub fn finish(mut self) -> Result<(u64, bool), Failure> {
+        self.join();
+        let failure = self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match failure {
+            Some(why) => Err(Failure(format!("the system calls were not answered: {why}"))),
+            None => Ok((self.operations(), self.is_met())),
+        }
+    }
+
+    fn join(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            // Its failures are in `failure`; it has no panics of its own.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Intercepted {
+    fn drop(&mut self) {
+        self.join();
+    }
+}
+
+/// How a call is answered.
+enum Answer {
+    Continue,
+    Value(i64),
+    Error(i32),
+    Later(Instant),
+}
+
+impl Shared {
+    fn answer_all(&self, process: &OwnedFd, listener: &OwnedFd) -> io::Result<()> {
+        let mut slow: Option<(Instant, u64)> = None;
+        loop {
+            if let Some((end, id)) = slow
+                && Instant::now() >= end
+            {
+                respond(listener, id, &Answer::Continue)?;
+                slow = None;
+            }
+            let mut poll = libc::pollfd { fd: listener.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            // SAFETY: one entry, which outlives the call.
+            let ready = unsafe { libc::poll(&raw mut poll, 1, LOOK_MS) };
+            if ready < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            if poll.revents & libc::POLLHUP != 0 {
+                return Ok(());
+            }
+            if poll.revents & libc::POLLIN == 0 {
+                // The last of the child's threads may end without a word.
+                if self.stop.load(Ordering::SeqCst) && slow.is_none() {
+                    return Ok(());
+                }
+                continue;
+            }
+            let mut asked = Notification::default();
+            // SAFETY: the structure is the kernel's, zeroed as it has to be, and outlives the call.
+            if unsafe { libc::ioctl(listener.as_raw_fd(), NOTIFICATION_RECEIVE, &raw mut asked) } != 0 {
+                // The thread that asked was killed.
+                continue;
+            }
+            match self.decide(process, &asked)? {
+                Answer::Later(end) => slow = Some((end, asked.id)),
+                answer => respond(listener, asked.id, &answer)?,
+            }
+        }
+    }
+
+    fn decide(&self, process: &OwnedFd, asked: &Notification) -> io::Result<Answer> {
+        let Some(kind) = self.kind(asked) else { return Ok(Answer::Continue) };
+        let number = self.done.fetch_add(1, Ordering::SeqCst) + 1;
+        let Some((at, fault)) = self.planned.filter(|(at, _)| number >= *at) else {
+            return Ok(Answer::Continue);
+        };
+        let is_first = !self.is_met();
+        let needs_space = matches!(kind, Kind::Write | Kind::Make);
+        Ok(match fault {
+            Fault::Error if number == at => self.meet(Answer::Error(libc::EIO)),
+            Fault::Full if needs_space => self.meet(Answer::Error(libc::ENOSPC)),
+            Fault::Short if kind == Kind::Write && is_first => {
+                self.meet(Answer::Value(write_half(process, asked)?))
+            }
+            Fault::Short if needs_space && !is_first => Answer::Error(libc::ENOSPC),
+            Fault::SlowSync if kind == Kind::Sync && is_first => {
+                self.meet(Answer::Later(Instant::now() + SLOW))
+            }
+            _ => Answer::Continue,
+        })
+    }
+
+    fn is_met(&self) -> bool {
+        self.met.load(Ordering::SeqCst)
+    }
+
+    fn meet(&self, answer: Answer) -> Answer {
+        self.met.store(true, Ordering::SeqCst);
+        answer
+    }
+
+    /// What the call does in our folder; `None` is nothing.
+    fn kind(&self, asked: &Notification) -> Option<Kind> {
+        let [first, second, third, ..] = asked.arguments;
+        let of_descriptor = |kind| self.is_ours(asked.pid, first).then_some(kind);
+        let of_path = |at, kind| self.is_our_path(asked.pid, at).then_some(kind);
+        match libc::c_long::from(asked.number) {
+            libc::SYS_write | libc::SYS_pwrite64 => of_descriptor(Kind::Write),
+            libc::SYS_fsync | libc::SYS_fdatasync => of_descriptor(Kind::Sync),
+            libc::SYS_ftruncate => of_descriptor(Kind::Other),
+            libc::SYS_mkdirat => of_path(second, Kind::Make),
+            libc::SYS_renameat | libc::SYS_renameat2 | libc::SYS_unlinkat => of_path(second, Kind::Other),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_mkdir => of_path(first, Kind::Make),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_rename | libc::SYS_unlink => of_path(first, Kind::Other),
+            libc::SYS_openat if third & libc::O_CREAT as u64 != 0 => of_path(second, Kind::Make),
+            _ => None,
+        }
+    }
+
+    fn is_ours(&self, pid: u32, descriptor: u64) -> bool {
+        fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).is_ok_and(|path| path.starts_with(&self.folder))
+    }
+
+    fn is_our_path(&self, pid: u32, at: u64) -> bool {
+        let mut bytes = [0; PATH_MAX];
+        let memory = File::open(format!("/proc/{pid}/mem"));
+        let read = memory.and_then(|memory| memory.read_at(&mut bytes, at)).unwrap_or(0);
+        let end = bytes[..read].iter().position(|&byte| byte == 0);
+        end.and_then(|end| std::str::from_utf8(&bytes[..end]).ok())
+            .is_some_and(|path| Path::new(path).starts_with(&self.folder))
+    }
+}
+
+/// Does half of a write in the child's place.
+fn write_half(process: &OwnedFd, asked: &Notification) -> io::Result<i64> {
+    let [descriptor_number, at, len, offset, ..] = asked.arguments;
+    let mut bytes = vec![0; (len / 2) as usize];
+    File::open(format!("/proc/{}/mem", asked.pid))?.read_exact_at(&mut bytes, at)?;
+    let file = descriptor(
+        libc::SYS_pidfd_getfd,
+        [i64::from(process.as_raw_fd()), i64::try_from(descriptor_number).unwrap_or(-1)],
+    )?;
+    let file = File::from(file);
+    if libc::c_long::from(asked.number) == libc::SYS_pwrite64 {
+        file.write_all_at(&bytes, offset)?;
+    } else {
+        // The copy has the position of the child's.
+        io::Write::write_all(&mut &file, &bytes)?;
+    }
+    Ok(bytes.len() as i64)
+}
+
+fn respond(listener: &OwnedFd, id: u64, answer: &Answer) -> io::Result<()> {
+    let mut response = Response { id, value: 0, error: 0, flags: 0 };
+    match answer {
+        Answer::Continue | Answer::Later(_) => response.flags = FLAG_CONTINUE,
+        Answer::Value(value) => response.value = *value,
+        Answer::Error(error) => response.error = -error,
+    }
+    // SAFETY: the structure is the kernel's and outlives the call.
+    if unsafe { libc::ioctl(listener.as_raw_fd(), NOTIFICATION_SEND, &raw mut response) } != 0 {
+        let error = io::Error::last_os_error();
+        // The thread that asked was killed meanwhile.
+        return if error.raw_os_error() == Some(libc::ENOENT) { Ok(()) } else { Err(error) };
+    }
+    Ok(())
+}
+
+/// A system call that gives a descriptor.
+fn descriptor(call: libc::c_long, arguments: [i64; 2]) -> io::Result<OwnedFd> {
+    // SAFETY: pidfd_open and pidfd_getfd take numbers alone; the third is a flag that has to be 0.
+    let number = unsafe { libc::syscall(call, arguments[0], arguments[1], 0) };
+    if number < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made it for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(number as i32) })
+}
