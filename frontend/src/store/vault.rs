@@ -518,9 +518,9 @@ fn make_key(folder: &Path, file: &str) -> io::Result<[u8; KEY_BYTES]> {
 
 fn make_folder(folder: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(folder) {
-        Ok(()) => File::open(folder.parent().unwrap_or(folder))?.sync_all(),
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error),
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+        // Whoever made it may have been killed before this.
+        _ => File::open(folder.parent().unwrap_or(folder))?.sync_all(),
     }
 }
 

@@ -11,7 +11,7 @@
 //! - `fuzz` (fuzz/): malformed input to everything that reads what strangers write;
 //! - `evidence` (evidence/): servers that stop telling mailboxes apart, and honest ones beside them;
 //! - `manners` (manners/): what a mail server sees of a client that must not look like a directory harvest;
-//! - `power` (power.rs): the power fails while the ledger is written, and again while it recovers;
+//! - `power` (power/): the power fails while the ledger is written, and again while it recovers;
 //! - `iofault` (iofault/): the disk fails at each operation of a server.
 //!
 //! Each has a small version with a fixed seed for `.ci/run`. docs/testing.md tells what each of them proves.
@@ -20,12 +20,15 @@ mod batches;
 mod canary;
 mod crash;
 mod credits;
+mod disk;
 mod evidence;
 mod fuzz;
 mod hostile;
 pub mod http;
+mod intercept;
 mod iofault;
 mod list;
+mod load;
 mod manners;
 mod outage;
 mod peers;
@@ -61,7 +64,7 @@ pub struct Options {
     /// All but fuzz: take `mailprobe` and `mailnet` from this folder instead of building them.
     #[arg(long, value_name = "PATH")]
     bin_dir: Option<PathBuf>,
-    /// evidence, manners, iofault: only the servers, checks or faults whose name contains this.
+    /// evidence, manners, iofault, power: only the servers, checks, faults or parts whose name contains this.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// fuzz: only run this one input, as a failure prints it.

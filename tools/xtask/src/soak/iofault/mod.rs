@@ -1,19 +1,16 @@
 //! `soak iofault`: the disk under the server fails, once at each of its operations.
 //!
 //! First the store alone, on a storage of the tests (frontend/src/store/crash/faults.rs): every write and sync of four loads, with
-//! three faults. Then the server, whose system calls on its data folder are answered by us ([`intercept`]): a run for each
+//! three faults. Then the server, whose system calls on its data folder are answered by us ([`super::intercept`]): a run for each
 //! operation and fault. A run checks single addresses and a batch, and sends what got no answer again after the restart. Then each
 //! address has to be answered and paid once: less is a loss, more is a charge without an answer.
 
-mod intercept;
-mod load;
-
+use super::intercept::{self, Fault, Intercepted, Plan};
+use super::load::{Client, Load};
 use super::world::{Credits, Mailnet, World, cargo, engine_flags};
 use super::{Failure, Options};
 use crate::interop::process::{Server, interrupted};
 use crate::interop::report::{self, Tally};
-use intercept::{Fault, Intercepted};
-use load::{Client, Load};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -179,11 +176,12 @@ impl Campaign {
         planned: Option<(u64, Fault)>,
         load: &mut Load,
     ) -> Result<Seen, Failure> {
+        let plan = planned.map_or(Plan::Nothing, |(at, fault)| Plan::Fail(at, fault));
         let mut command = self.command(folder);
         intercept::ask_us(&mut command);
         let log = self.log(name, "failing");
         let mut server = Server::start("mailprobe serve", command, &log)?;
-        let calls = Intercepted::attach(server.id(), folder, planned)?;
+        let calls = Intercepted::attach(server.id(), folder, plan)?;
         let mut seen = Seen::default();
         match listening(&mut server)? {
             Some(address) => {
@@ -191,7 +189,7 @@ impl Campaign {
                 let over = AtomicBool::new(false);
                 let outcome = std::thread::scope(|scope| {
                     let watch = scope.spawn(|| slowest_livez(address, &over));
-                    let outcome = load.run(&client, || calls.is_met());
+                    let outcome = load.run(&client, &calls);
                     over.store(true, Ordering::SeqCst);
                     seen.slowest_livez = watch.join().map_err(|_| "the watch panicked".to_owned())??;
                     outcome
@@ -208,7 +206,8 @@ impl Campaign {
             None if calls.is_met() => seen.refused_to_start = true,
             None => return Err(server.complain("it does not start")),
         }
-        (seen.operations, seen.met) = calls.finish()?;
+        (seen.operations, seen.met) = (calls.operations(), calls.is_met());
+        calls.finish()?;
         let text = std::fs::read_to_string(&log).map_err(|error| Failure(format!("log: {error}")))?;
         super::hostile::no_panic(&text).map_err(Failure)?;
         Ok(seen)
@@ -273,7 +272,7 @@ impl Seen {
 }
 
 /// Where it listens, once it does; nothing if it ends instead.
-fn listening(server: &mut Server) -> Result<Option<SocketAddr>, Failure> {
+pub fn listening(server: &mut Server) -> Result<Option<SocketAddr>, Failure> {
     let end = Instant::now() + START_LIMIT;
     loop {
         let ended = server.ended()?.is_some();

@@ -1,6 +1,7 @@
 //! What a client asks for, what it was told, and whether the ledger says the same afterwards.
 
-use crate::soak::http::{self, Answer};
+use super::http::{self, Answer};
+use super::intercept::Intercepted;
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -12,6 +13,8 @@ const ROWS: usize = 10;
 /// For a batch to complete, and for a store that has failed to say so.
 const PATIENCE: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(20);
+/// Of a request that was not sent.
+const NEVER: Times = Times { sent: u64::MAX, answered: u64::MAX };
 
 /// Who asks.
 pub struct Client<'a> {
@@ -29,18 +32,35 @@ enum Told {
     Done,
 }
 
+/// A request's time, counted in changes of the data folder.
+#[derive(Debug, Clone, Copy)]
+struct Times {
+    sent: u64,
+    answered: u64,
+}
+
 /// The requests of a run.
+#[derive(Clone)]
 pub struct Load {
-    checks: Vec<(String, Told)>,
+    checks: Vec<Check>,
     batches: Vec<Batch>,
     pub refused: u64,
     pub unknown: u64,
 }
 
+#[derive(Clone)]
+struct Check {
+    address: String,
+    told: Told,
+    times: Times,
+}
+
+#[derive(Clone)]
 struct Batch {
     once: String,
     rows: Vec<String>,
     told: Told,
+    times: Times,
     /// Its id, once it is known.
     id: String,
 }
@@ -52,38 +72,59 @@ impl Load {
             once: format!("once-{number}"),
             rows: (0..ROWS).map(|row| address(1_000 + number * ROWS + row)).collect(),
             told: Told::Nothing,
+            times: NEVER,
             id: String::new(),
         };
         Load {
-            checks: (0..CHECKS).map(|number| (address(number), Told::Nothing)).collect(),
+            checks: (0..CHECKS)
+                .map(|number| Check { address: address(number), told: Told::Nothing, times: NEVER })
+                .collect(),
             batches: (0..BATCHES).map(batch).collect(),
             refused: 0,
             unknown: 0,
         }
     }
 
+    /// What a client knows whose server lost its power at that change. What was answered by then is done, what was sent later is not.
+    pub fn at(&self, change: u64) -> Load {
+        let known = |told: Told, times: Times| match told {
+            _ if times.sent >= change => Told::Nothing,
+            Told::Done if times.answered > change => Told::Unknown,
+            known => known,
+        };
+        let mut load = self.clone();
+        load.checks.iter_mut().for_each(|check| check.told = known(check.told, check.times));
+        load.batches.iter_mut().for_each(|batch| batch.told = known(batch.told, batch.times));
+        load
+    }
+
     /// What all of it costs.
-    fn price() -> u64 {
+    pub fn price() -> u64 {
         (CHECKS + BATCHES * ROWS) as u64
     }
 
     /// Asks for everything once, on a disk that may fail.
-    pub fn run(&mut self, client: &Client<'_>, is_met: impl Fn() -> bool) -> Result<(), String> {
+    pub fn run(&mut self, client: &Client<'_>, calls: &Intercepted) -> Result<(), String> {
         let batch_every = CHECKS / BATCHES;
         for number in 0..CHECKS {
             if number % batch_every == 0
                 && let Some(batch) = self.batches.get_mut(number / batch_every)
             {
+                let sent = calls.operations();
                 let answer = http::submit(client.address, client.key, &batch.once, &batch.rows);
+                batch.times = Times { sent, answered: calls.operations() };
                 batch.told = told(&answer, 202)?;
                 if let (Told::Done, Ok(answer)) = (batch.told, &answer) {
                     batch.id = answer.text("batch_id").to_owned();
                 }
             }
-            let (address, known) = &mut self.checks[number];
-            *known = check(client, address)?;
+            let check = &mut self.checks[number];
+            let sent = calls.operations();
+            check.told = ask(client, &check.address)?;
+            check.times = Times { sent, answered: calls.operations() };
         }
-        let all = || self.checks.iter().map(|check| check.1).chain(self.batches.iter().map(|one| one.told));
+        let all =
+            || self.checks.iter().map(|check| check.told).chain(self.batches.iter().map(|one| one.told));
         self.refused = all().filter(|told| *told == Told::Nothing).count() as u64;
         self.unknown = all().filter(|told| *told == Told::Unknown).count() as u64;
         // Reads go on, whatever has failed.
@@ -92,10 +133,14 @@ impl Load {
             return Err(format!("the account: {} {}", account.status, account.body));
         }
         if self.refused + self.unknown > 0 {
-            return if is_met() { self.says_so(client) } else { Err("refused before the fault".into()) };
+            return if calls.is_met() {
+                self.says_so(client)
+            } else {
+                Err("refused before the fault".into())
+            };
         }
         self.batches.iter().try_for_each(|batch| match batch.told {
-            Told::Done if !is_met() => completes(client, batch),
+            Told::Done if !calls.is_met() => completes(client, batch),
             _ => Ok(()),
         })
     }
@@ -103,17 +148,17 @@ impl Load {
     /// The server says that it is not ready, or takes requests again.
     fn says_so(&mut self, client: &Client<'_>) -> Result<(), String> {
         let end = Instant::now() + PATIENCE;
-        let (address, known) = &mut self.checks[CHECKS - 1];
+        let check = &mut self.checks[CHECKS - 1];
         loop {
             let ready = http::open(client.address, "/readyz")?;
-            if ready.status == 503 || *known == Told::Done {
+            if ready.status == 503 || check.told == Told::Done {
                 return Ok(());
             }
             if Instant::now() > end {
                 return Err("it takes no requests, and /readyz does not say so".into());
             }
             std::thread::sleep(LOOK);
-            *known = check(client, address)?;
+            check.told = ask(client, &check.address)?;
         }
     }
 
@@ -138,15 +183,15 @@ impl Load {
         }
         self.batches.iter().try_for_each(|batch| completes(client, batch))?;
         let of_checks = spent()?.0.checked_sub((BATCHES * ROWS) as u64);
-        let done = self.checks.iter().filter(|check| check.1 == Told::Done).count() as u64;
-        let maybe = done + self.checks.iter().filter(|check| check.1 == Told::Unknown).count() as u64;
+        let done = self.checks.iter().filter(|check| check.told == Told::Done).count() as u64;
+        let maybe = done + self.checks.iter().filter(|check| check.told == Told::Unknown).count() as u64;
         if !of_checks.is_some_and(|credits| (done..=maybe).contains(&credits)) {
             return Err(format!(
                 "{of_checks:?} credits for {done} checks that were answered, {maybe} at the most"
             ));
         }
-        for (address, _) in &self.checks {
-            if check(client, address)? != Told::Done {
+        for Check { address, .. } in &self.checks {
+            if ask(client, address)? != Told::Done {
                 return Err(format!("{address} gets no answer on a disk that works"));
             }
         }
@@ -159,7 +204,7 @@ impl Load {
     }
 }
 
-fn check(client: &Client<'_>, address: &str) -> Result<Told, String> {
+fn ask(client: &Client<'_>, address: &str) -> Result<Told, String> {
     let answer = http::verify(client.address, client.key, address);
     let told = told(&answer, 200)?;
     match answer {

@@ -1,4 +1,4 @@
-//! System calls of a child that change its data folder: each is counted, and one of them can be made to fail.
+//! System calls of a child that change its data folder: each is counted and can be recorded, and one of them can be made to fail.
 //!
 //! The child installs a seccomp filter that asks us (seccomp_unotify(2)) before it executes; we answer with an error, or let the
 //! kernel go on. So the binary is the released one, and it meets what a bad disk or a full one says.
@@ -6,6 +6,7 @@
 #![expect(unsafe_code, reason = "seccomp's notifications have no safe wrapper")]
 
 use super::Failure;
+use super::disk::Change;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -104,6 +105,16 @@ enum Kind {
     Other,
 }
 
+/// What is to be done with the calls beside counting them.
+#[derive(Debug, Clone, Copy)]
+pub enum Plan {
+    Nothing,
+    /// It fails from that operation on.
+    Fail(u64, Fault),
+    /// Each is noted.
+    Record,
+}
+
 /// A child whose calls are answered here.
 pub struct Intercepted {
     shared: Arc<Shared>,
@@ -112,7 +123,8 @@ pub struct Intercepted {
 
 struct Shared {
     folder: PathBuf,
-    planned: Option<(u64, Fault)>,
+    plan: Plan,
+    recorded: Mutex<Vec<Change>>,
     done: AtomicU64,
     met: AtomicBool,
     stop: AtomicBool,
@@ -157,7 +169,7 @@ fn install() -> io::Result<()> {
 
 impl Intercepted {
     /// Answers the calls of a child that was started by a command of [`ask_us`]. Those on files below `folder` count from 1.
-    pub fn attach(pid: u32, folder: &Path, planned: Option<(u64, Fault)>) -> Result<Intercepted, Failure> {
+    pub fn attach(pid: u32, folder: &Path, plan: Plan) -> Result<Intercepted, Failure> {
         let wrong = |error: io::Error| Failure(format!("cannot answer the system calls of {pid}: {error}"));
         let process = descriptor(libc::SYS_pidfd_open, [i64::from(pid), 0]).map_err(wrong)?;
         let listener =
@@ -165,7 +177,8 @@ impl Intercepted {
                 .map_err(wrong)?;
         let shared = Arc::new(Shared {
             folder: folder.to_owned(),
-            planned,
+            plan,
+            recorded: Mutex::default(),
             done: AtomicU64::new(0),
             met: AtomicBool::new(false),
             stop: AtomicBool::new(false),
@@ -190,13 +203,15 @@ impl Intercepted {
         self.shared.met.load(Ordering::SeqCst)
     }
 
-    /// Ends once the child has ended; an error if a call could not be answered.
-    pub fn finish(mut self) -> Result<(u64, bool), Failure> {
+    /// Ends once the child has ended; an error if a call could not be answered. Gives what was recorded.
+    pub fn finish(mut self) -> Result<Vec<Change>, Failure> {
         self.join();
         let failure = self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
         match failure {
             Some(why) => Err(Failure(format!("the system calls were not answered: {why}"))),
-            None => Ok((self.operations(), self.is_met())),
+            None => {
+                Ok(std::mem::take(&mut self.shared.recorded.lock().unwrap_or_else(PoisonError::into_inner)))
+            }
         }
     }
 
@@ -264,10 +279,16 @@ impl Shared {
 
     fn decide(&self, process: &OwnedFd, asked: &Notification) -> io::Result<Answer> {
         let Some(kind) = self.kind(asked) else { return Ok(Answer::Continue) };
+        if matches!(self.plan, Plan::Record) {
+            let change = self.change(asked)?;
+            self.recorded.lock().unwrap_or_else(PoisonError::into_inner).push(change);
+        }
+        // Counted once it is noted: whoever reads the count finds at least as many changes.
         let number = self.done.fetch_add(1, Ordering::SeqCst) + 1;
-        let Some((at, fault)) = self.planned.filter(|(at, _)| number >= *at) else {
+        let Plan::Fail(at, fault) = self.plan else { return Ok(Answer::Continue) };
+        if number < at {
             return Ok(Answer::Continue);
-        };
+        }
         let is_first = !self.is_met();
         let needs_space = matches!(kind, Kind::Write | Kind::Make);
         Ok(match fault {
@@ -314,24 +335,72 @@ impl Shared {
     }
 
     fn is_ours(&self, pid: u32, descriptor: u64) -> bool {
-        fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).is_ok_and(|path| path.starts_with(&self.folder))
+        file_of(pid, descriptor).is_ok_and(|path| path.starts_with(&self.folder))
     }
 
     fn is_our_path(&self, pid: u32, at: u64) -> bool {
-        let mut bytes = [0; PATH_MAX];
-        let memory = File::open(format!("/proc/{pid}/mem"));
-        let read = memory.and_then(|memory| memory.read_at(&mut bytes, at)).unwrap_or(0);
-        let end = bytes[..read].iter().position(|&byte| byte == 0);
-        end.and_then(|end| std::str::from_utf8(&bytes[..end]).ok())
-            .is_some_and(|path| Path::new(path).starts_with(&self.folder))
+        path_at(pid, at).is_ok_and(|path| path.starts_with(&self.folder))
     }
+
+    /// What the call is about to do to the folder.
+    fn change(&self, asked: &Notification) -> io::Result<Change> {
+        let [first, second, third, fourth, ..] = asked.arguments;
+        let pid = asked.pid;
+        Ok(match libc::c_long::from(asked.number) {
+            libc::SYS_write => {
+                Change::Write(file_of(pid, first)?, position(pid, first)?, memory(pid, second, third)?)
+            }
+            libc::SYS_pwrite64 => Change::Write(file_of(pid, first)?, fourth, memory(pid, second, third)?),
+            libc::SYS_fsync | libc::SYS_fdatasync => Change::Sync(file_of(pid, first)?),
+            libc::SYS_ftruncate => Change::SetLen(file_of(pid, first)?, second),
+            libc::SYS_openat => Change::Make(path_at(pid, second)?, third & libc::O_TRUNC as u64 != 0),
+            libc::SYS_mkdirat => Change::MakeFolder(path_at(pid, second)?),
+            libc::SYS_renameat | libc::SYS_renameat2 => {
+                Change::Rename(path_at(pid, second)?, path_at(pid, fourth)?)
+            }
+            libc::SYS_unlinkat => Change::Remove(path_at(pid, second)?),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_mkdir => Change::MakeFolder(path_at(pid, first)?),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_rename => Change::Rename(path_at(pid, first)?, path_at(pid, second)?),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_unlink => Change::Remove(path_at(pid, first)?),
+            other => return Err(io::Error::other(format!("system call {other} is not known"))),
+        })
+    }
+}
+
+/// The path of an open file.
+fn file_of(pid: u32, descriptor: u64) -> io::Result<PathBuf> {
+    fs::read_link(format!("/proc/{pid}/fd/{descriptor}"))
+}
+
+/// Where the next write of an open file goes.
+fn position(pid: u32, descriptor: u64) -> io::Result<u64> {
+    let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{descriptor}"))?;
+    let position = info.lines().find_map(|line| line.strip_prefix("pos:")?.trim().parse().ok());
+    position.ok_or_else(|| io::Error::other("no position in fdinfo"))
+}
+
+fn memory(pid: u32, at: u64, len: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; len as usize];
+    File::open(format!("/proc/{pid}/mem"))?.read_exact_at(&mut bytes, at)?;
+    Ok(bytes)
+}
+
+/// The path that stands there in the child's memory.
+fn path_at(pid: u32, at: u64) -> io::Result<PathBuf> {
+    let mut bytes = [0; PATH_MAX];
+    let read = File::open(format!("/proc/{pid}/mem"))?.read_at(&mut bytes, at)?;
+    let end = bytes[..read].iter().position(|&byte| byte == 0);
+    let path = end.and_then(|end| std::str::from_utf8(&bytes[..end]).ok());
+    path.map(PathBuf::from).ok_or_else(|| io::Error::other("no path in memory"))
 }
 
 /// Does half of a write in the child's place.
 fn write_half(process: &OwnedFd, asked: &Notification) -> io::Result<i64> {
     let [descriptor_number, at, len, offset, ..] = asked.arguments;
-    let mut bytes = vec![0; (len / 2) as usize];
-    File::open(format!("/proc/{}/mem", asked.pid))?.read_exact_at(&mut bytes, at)?;
+    let bytes = memory(asked.pid, at, len / 2)?;
     let file = descriptor(
         libc::SYS_pidfd_getfd,
         [i64::from(process.as_raw_fd()), i64::try_from(descriptor_number).unwrap_or(-1)],

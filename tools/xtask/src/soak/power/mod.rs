@@ -1,9 +1,12 @@
-//! `soak power`: the power fails while the ledger is written, and again while it recovers.
+//! `soak power`: the power fails while the ledger is written, and again while it recovers; and under a server, at every change of its
+//! data folder ([`folder`]).
 //!
 //! The disk is a storage of redb's in memory that loses, tears and reorders what was not synced; the loads (holds and their answers,
 //! API keys, batches with idempotency keys, attempts of connections, what the engine has learned) and what must be true afterwards are
 //! the store's own tests (frontend/src/store/crash.rs). This runs many seeds of them, and then plants a sync that does nothing, which
 //! has to be found.
+
+mod folder;
 
 use super::world::cargo;
 use super::{Failure, Options};
@@ -23,6 +26,10 @@ pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
     let seeds = if options.small { SEEDS_SMALL } else { SEEDS };
     report::line(&format!("power: {seeds} seeds from {first}"));
     let mut tally = Tally::default();
+    tally.check("a server's folder", folder::survive(options, options.seed()));
+    if !options.wants("ledger") {
+        return Ok(Some(tally));
+    }
     let output = campaign(options, first, seeds, false)?;
     tally.check("no seed loses anything that was answered", survived(&output, options));
     let planted = campaign(options, first, SEEDS_PLANTED, true)?;

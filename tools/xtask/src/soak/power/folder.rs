@@ -1,0 +1,273 @@
+//! The power fails under `mailprobe serve` itself, at every change of its data folder.
+//!
+//! A server is started on an empty folder, is asked for checks and batches, stops, and lives on a week later, when the keys of what
+//! it sealed are destroyed; its changes of the folder are recorded ([`crate::soak::intercept`]). Then, for each of them, the folder is made as
+//! a power failure right after it may leave it ([`Disk`]), and a server is started there: it has to start, to have kept what was answered
+//! by then, and to go on so that in the end each address is paid once.
+
+use crate::interop::process::{Server, interrupted, wait_until};
+use crate::soak::disk::{Change, Disk, remove_folder};
+use crate::soak::intercept::{self, Intercepted, Plan};
+use crate::soak::iofault::listening;
+use crate::soak::load::{Client, Load};
+use crate::soak::world::{Credits, Mailnet, World, engine_flags};
+use crate::soak::{Failure, Options, http};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// What each change is followed by, in the full campaign: so many draws of what is left.
+const DRAWS: u64 = 4;
+/// The small version looks at every such change.
+const STEP_SMALL: u64 = 61;
+const WORKERS: u64 = 4;
+const END_LIMIT: Duration = Duration::from_secs(60);
+/// The server looks for what is to be destroyed once a minute.
+const DESTROYED_LIMIT: Duration = Duration::from_secs(90);
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+const LATER_MS: u64 = 9 * DAY_MS;
+const FIRST_KEYS: &str = "first-keys";
+const DATABASE: &str = "mailprobe.redb";
+const ACCOUNT: &str = "default";
+const SCENARIO: &str =
+    "seed = 13\n[[group]]\nname = \"shop-{n}.example\"\ncount = 60\nmailboxes.ok = [\"user-#\"]\n";
+/// The first account's plan, without limits that are in the way.
+const PLANS: &str = r#"
+[[plan]]
+id = "free"
+name = "Free"
+monthly_credits = 100
+[plan.limits]
+fast = 1000000
+verify = 1000000
+batch = 1000000
+poll = 1000000
+account = 1000000
+fair_use_per_second = 1000000
+fair_use_burst = 1000000
+"#;
+
+/// A run whose power is cut at each change; what was seen.
+pub fn survive(options: &Options, seed: u64) -> Result<String, String> {
+    let told = |failure: Failure| failure.0;
+    let world = World::make(options).map_err(told)?;
+    let mailnet = world.mailnet(SCENARIO).map_err(told)?;
+    let plans = world.path("plans.toml");
+    std::fs::write(&plans, PLANS).map_err(|error| format!("{}: {error}", plans.display()))?;
+    let campaign = Campaign { world, mailnet, plans, seed };
+    let recorded = campaign.record().map_err(told)?;
+    let (step, draws) = if options.small { (STEP_SMALL, 1) } else { (1, DRAWS) };
+    let survived = campaign.cut_everywhere(&recorded, step, draws, &[])?;
+    // The campaign can fail: a disk that does not sync folders, or the database, loses what was answered.
+    let folders = [recorded.folder.clone(), recorded.folder.join("keys")];
+    for unsynced in [&folders[..], &[recorded.folder.join(DATABASE)]] {
+        if campaign.cut_everywhere(&recorded, STEP_SMALL, 1, unsynced).is_ok() {
+            return Err(format!("nothing is lost where {} is not synced", unsynced[0].display()));
+        }
+    }
+    campaign.mailnet.stop().map_err(told)?;
+    Ok(format!(
+        "{} changes of the folder, {survived} cuts, {} of them after the load, while keys were destroyed",
+        recorded.changes.len(),
+        recorded.changes.len() as u64 - recorded.until_later
+    ))
+}
+
+struct Campaign {
+    world: World,
+    mailnet: Mailnet,
+    plans: PathBuf,
+    seed: u64,
+}
+
+/// A run of two lives.
+struct Recorded {
+    folder: PathBuf,
+    changes: Vec<Change>,
+    /// When the first life listened, and how many changes it made.
+    listened: u64,
+    until_later: u64,
+    load: Load,
+    key: String,
+}
+
+impl Campaign {
+    fn record(&self) -> Result<Recorded, Failure> {
+        let folder = self.world.path("recorded");
+        let (mut server, calls, address) = self.recorded_life(&folder, &[])?;
+        let listened = calls.operations();
+        let key = first_key(&folder)?;
+        let mut load = Load::new();
+        load.run(&Client { address, key: &key }, &calls).map_err(|why| server.complain(&why))?;
+        server.running()?;
+        server.terminate(END_LIMIT)?;
+        let mut changes = calls.finish()?;
+        let until_later = changes.len() as u64;
+        let (server, calls, _) = self.recorded_life(&folder, &["--test-clock"])?;
+        // The two that last have no time in their names.
+        let expiring = || {
+            let entries =
+                std::fs::read_dir(folder.join("keys")).map_err(|error| Failure(error.to_string()))?;
+            let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+            Ok::<_, Failure>(names.filter(|name| name.contains('-')).collect::<BTreeSet<String>>())
+        };
+        let before = expiring()?;
+        self.command(&folder, &["clock", "advance", &LATER_MS.to_string()])?;
+        wait_until("the destruction of keys", DESTROYED_LIMIT, || Ok(expiring()?.is_disjoint(&before)))?;
+        server.terminate(END_LIMIT)?;
+        changes.append(&mut calls.finish()?);
+        Ok(Recorded { folder, changes, listened, until_later, load, key })
+    }
+
+    fn recorded_life(
+        &self,
+        folder: &Path,
+        more: &[&str],
+    ) -> Result<(Server, Intercepted, SocketAddr), Failure> {
+        let mut command = self.serve(folder, more);
+        intercept::ask_us(&mut command);
+        let mut server = Server::start("mailprobe serve", command, &self.world.path("recorded.log"))?;
+        let calls = Intercepted::attach(server.id(), folder, Plan::Record)?;
+        let address = listening(&mut server)?.ok_or_else(|| server.complain("it does not start"))?;
+        Ok((server, calls, address))
+    }
+
+    /// Cuts the power at every `step`-th change, on a disk that does not sync some paths.
+    fn cut_everywhere(
+        &self,
+        recorded: &Recorded,
+        step: u64,
+        draws: u64,
+        unsynced: &[PathBuf],
+    ) -> Result<u64, String> {
+        let next = AtomicU64::new(0);
+        let (failed, done) = (Mutex::new(Vec::new()), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..WORKERS {
+                scope.spawn(|| {
+                    // Each worker applies the changes to a disk of its own, up to where it cuts.
+                    let (mut disk, mut applied) = (Disk::default(), 0);
+                    loop {
+                        let cut = next.fetch_add(step, Ordering::SeqCst);
+                        if cut > recorded.changes.len() as u64 || interrupted().is_err() {
+                            return;
+                        }
+                        let survived = (applied..cut)
+                            .try_for_each(|at| {
+                                // Between its lives the folder was left in peace.
+                                if at == recorded.until_later {
+                                    disk.settle();
+                                }
+                                let change = &recorded.changes[at as usize];
+                                match change {
+                                    Change::Sync(path) if unsynced.contains(path) => Ok(()),
+                                    change => disk.apply(change),
+                                }
+                            })
+                            .and_then(|()| {
+                                (0..draws).try_for_each(|draw| self.cut(recorded, &disk, cut, draw))
+                            });
+                        applied = cut;
+                        match survived {
+                            Ok(()) => done.fetch_add(draws, Ordering::SeqCst),
+                            Err(Failure(why)) => {
+                                failed
+                                    .lock()
+                                    .unwrap_or_else(PoisonError::into_inner)
+                                    .push(format!("change {cut}: {why}"));
+                                continue;
+                            }
+                        };
+                    }
+                });
+            }
+        });
+        let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+        match failed.first() {
+            Some(first) => {
+                Err(format!("seed {}: {} cuts lost something, such as {first}", self.seed, failed.len()))
+            }
+            None => Ok(done.into_inner()),
+        }
+    }
+
+    /// One state that a power failure leaves, and a server on it.
+    fn cut(&self, recorded: &Recorded, disk: &Disk, cut: u64, draw: u64) -> Result<(), Failure> {
+        let mut random = fastrand::Rng::with_seed(self.seed ^ (cut << 8) ^ draw);
+        let folder = self.world.path(&format!("cut-{cut}-{draw}"));
+        let log = self.world.path(&format!("cut-{cut}-{draw}.log"));
+        // One that lost something is left to be looked at, until it is cut there again.
+        remove_folder(&folder)?;
+        disk.write_left(&recorded.folder, &folder, &mut random)?;
+        let mut server = Server::start("mailprobe serve", self.serve(&folder, &[]), &log)?;
+        let address = listening(&mut server)?
+            .ok_or_else(|| server.complain("it does not start after the power failure"))?;
+        // Before it said that it listens nobody knew of its first account.
+        let key = if cut >= recorded.listened { recorded.key.clone() } else { first_key(&folder)? };
+        let client = Client { address, key: &key };
+        let account = http::get(address, &key, "/v1/account").map_err(Failure)?;
+        if account.status != 200 {
+            return Err(server.complain(&format!("the first key: {} {}", account.status, account.body)));
+        }
+        let spent = || self.spent(&folder).map_err(|failure| failure.0);
+        let is_right = if cut <= recorded.until_later {
+            recorded.load.at(cut).settle(&client, spent)
+        } else {
+            match spent() {
+                Ok((credits, 0)) if credits == Load::price() => Ok(()),
+                other => Err(format!("{other:?} spent and held, instead of {}", Load::price())),
+            }
+        };
+        is_right.map_err(|why| server.complain(&why))?;
+        drop(server);
+        remove_folder(&folder)?;
+        std::fs::remove_file(&log).map_err(|error| Failure(format!("{}: {error}", log.display())))
+    }
+
+    /// What the account has spent and holds; its books have to be in order.
+    fn spent(&self, folder: &Path) -> Result<(u64, u64), Failure> {
+        let shown = self.command(folder, &["account", "show", ACCOUNT, "--json"])?;
+        let shown: Value =
+            serde_json::from_str(&shown).map_err(|error| Failure(format!("account show: {error}")))?;
+        let credits = Credits::of(shown.get("account").unwrap_or(&Value::Null))?;
+        let faults = shown.pointer("/audit/faults").and_then(Value::as_array).map(Vec::len);
+        if !credits.add_up() || faults != Some(0) {
+            return Err(Failure(format!("the books are not in order: {shown}")));
+        }
+        Ok((credits.spent, credits.held))
+    }
+
+    fn command(&self, folder: &Path, arguments: &[&str]) -> Result<String, Failure> {
+        let mut command = Command::new(self.world.binary("mailprobe"));
+        command.args(arguments).arg("--data").arg(folder);
+        self.world.keep_state_here(&mut command);
+        let output = command.output().map_err(|error| Failure(format!("{arguments:?}: {error}")))?;
+        if !output.status.success() {
+            return Err(Failure(format!("{arguments:?}: {}", String::from_utf8_lossy(&output.stderr))));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    fn serve(&self, folder: &Path, more: &[&str]) -> Command {
+        let mut command = Command::new(self.world.binary("mailprobe"));
+        command.args(["serve", "--listen", "127.0.0.1:0", "--pace", "lab", "--config"]).arg(&self.plans);
+        command.arg("--data").arg(folder).args(more);
+        engine_flags(&mut command, self.mailnet.dns(), self.mailnet.smtp_port(), true);
+        self.world.keep_state_here(&mut command);
+        command
+    }
+}
+
+/// The live key that the first run wrote down.
+fn first_key(folder: &Path) -> Result<String, Failure> {
+    let path = folder.join(FIRST_KEYS);
+    let text =
+        std::fs::read_to_string(&path).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
+    let key = text.split_whitespace().find(|word| word.starts_with("mp_live_"));
+    key.map(str::to_owned).ok_or_else(|| Failure("no live key in first-keys".into()))
+}
