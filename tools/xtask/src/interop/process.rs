@@ -156,12 +156,18 @@ impl Server {
         Failure(format!("{}: {complaint}\n{tail}", self.name))
     }
 
+    /// Asks the server by SIGTERM to end.
+    pub fn ask_to_end(&self) -> Result<(), Failure> {
+        let kill = Command::new("kill").args(["-TERM", &self.child.0.id().to_string()]).status();
+        if kill.is_ok_and(|status| status.success()) {
+            return Ok(());
+        }
+        Err(self.complain("could not be signalled"))
+    }
+
     /// Asks the server by SIGTERM to end and waits for it.
     pub fn terminate(mut self, patience: Duration) -> Result<ExitStatus, Failure> {
-        let kill = Command::new("kill").args(["-TERM", &self.child.0.id().to_string()]).status();
-        if !kill.is_ok_and(|status| status.success()) {
-            return Err(self.complain("could not be signalled"));
-        }
+        self.ask_to_end()?;
         let mut ended = None;
         let name = self.name.clone();
         wait_until(&format!("end of {name}"), patience, || {

@@ -16,6 +16,8 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 /// The server drains: a check under way may take a minute.
 const END_LIMIT: Duration = Duration::from_secs(90);
 const COMMAND_LIMIT: Duration = Duration::from_secs(60);
+/// What `mailprobe serve` writes, since its last start.
+const SERVE_LOG: &str = "serve.log";
 
 /// A plan without credits of its own, on which no limit is in the way.
 const UNLIMITED: &str = r#"
@@ -110,6 +112,11 @@ impl World {
         command.env("XDG_STATE_HOME", self.folder.path());
     }
 
+    /// The data folder of its servers.
+    pub fn data(&self) -> PathBuf {
+        self.path(self.data)
+    }
+
     /// The path of a file in the folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
@@ -178,14 +185,30 @@ impl World {
         (dns, smtp_port): (&str, &str),
         more: &[&str],
     ) -> Result<Serve, Failure> {
-        let log = self.path("serve.log");
-        let mut command = self.mailprobe(&["serve", "--listen", at, "--pace", pace]);
-        engine_flags(&mut command, dns, smtp_port, true);
-        command.args(more);
-        let mut server = Server::start("mailprobe serve", command, &log)?;
+        let log = self.path(SERVE_LOG);
+        let mut server = self.start_serve(pace, at, (dns, smtp_port), more)?;
         let address = ready_line(&mut server, &log, "listening on http://")?;
         let address = address.parse().map_err(|_| server.complain("listens nowhere"))?;
         Ok(Serve { server, log, address })
+    }
+
+    /// Starts `mailprobe serve` and waits for nothing.
+    pub fn start_serve(
+        &self,
+        pace: &str,
+        at: &str,
+        (dns, smtp_port): (&str, &str),
+        more: &[&str],
+    ) -> Result<Server, Failure> {
+        let mut command = self.mailprobe(&["serve", "--listen", at, "--pace", pace]);
+        engine_flags(&mut command, dns, smtp_port, true);
+        command.args(more);
+        Server::start("mailprobe serve", command, &self.path(SERVE_LOG))
+    }
+
+    /// What the last `mailprobe serve` wrote until it ended.
+    pub fn last_log(&self) -> Result<String, Failure> {
+        read(&self.path(SERVE_LOG))
     }
 
     /// Starts `mailprobe clean`, with its engine pointed at mailnet; its log is `clean.log`.
@@ -285,6 +308,11 @@ impl Serve {
     pub fn stop(self) -> Result<(), Failure> {
         let status = self.server.terminate(END_LIMIT)?;
         if status.success() { Ok(()) } else { Err(Failure(format!("mailprobe serve ended: {status}"))) }
+    }
+
+    /// Asks it to end, and does not wait for that.
+    pub fn ask_to_end(&self) -> Result<(), Failure> {
+        self.server.ask_to_end()
     }
 
     /// `kill -9`.
