@@ -2,6 +2,7 @@
 //!
 //! - `hostile` (hostile.rs): thousands of sessions with peers that misbehave in every way that mailnet knows;
 //! - `crash` (crash.rs): `kill -9` of the server while hundreds of charged checks are under way;
+//! - `kills` (kills/): `kill -9` and SIGTERM under a load of everything that callers do;
 //! - `credits` (credits.rs): many clients spend the last credits of an account at once;
 //! - `batches` (batches.rs): `kill -9` of a server that accepts and works on batches;
 //! - `outage` (outage.rs): the server can ask nobody, at eight points of its work;
@@ -27,6 +28,7 @@ mod hostile;
 pub mod http;
 mod intercept;
 mod iofault;
+mod kills;
 mod list;
 mod load;
 mod manners;
@@ -81,6 +83,8 @@ enum Name {
     Hostile,
     /// The server is killed with 200 checks under way: every credit is accounted for.
     Crash,
+    /// `kill -9` and SIGTERM, 1,000 times, under checks, batches, lists, sign-ups and assistants: what was answered stays.
+    Kills,
     /// Many clients spend an account's last credits at once: not one too many.
     Credits,
     /// The server is killed while it accepts and works on batches: each is there once, whole and paid once.
@@ -125,6 +129,7 @@ pub fn main(options: &Options) -> ExitCode {
     let outcome = process::watch_signals().and_then(|()| match options.name {
         Name::Hostile => hostile::run(options),
         Name::Crash => crash::run(options),
+        Name::Kills => kills::run(options),
         Name::Credits => credits::run(options),
         Name::Batches => batches::run(options),
         Name::Canary => canary::run(options),

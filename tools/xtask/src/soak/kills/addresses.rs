@@ -1,0 +1,59 @@
+//! The mail internet of the campaign, and its addresses: each is made of a number, so nobody has to remember them.
+
+/// Fast sites, slow ones that take 50 to 300 ms a step, and one that greylists.
+pub const SCENARIO: &str = r#"
+seed = 23
+[dns]
+latency_ms = [1, 8]
+[[group]]
+name = "fast-{n}.example"
+count = 40
+server = { latency_ms = [1, 8] }
+mailboxes = { ok = ["user-#"], full = ["full-#"], disabled = ["gone-#"] }
+[[group]]
+name = "slow-{n}.example"
+count = 20
+server = { latency_ms = [50, 300] }
+mailboxes = { ok = ["user-#"], full = ["full-#"], disabled = ["gone-#"] }
+[[domain]]
+name = "grey.example"
+mailboxes = { greylisted = ["user-#"] }
+greylist_ms = 700
+"#;
+
+/// What the service makes up for test keys: the local part chooses the reason.
+const MADE_UP: [&str; 5] = ["spamtrap", "catch_all", "inbox_full", "mailbox_disabled", "unverifiable"];
+
+/// One in thirty greylists, one in ten is slow; half of the mailboxes exist.
+pub fn live(number: u64) -> String {
+    let kind = ["user", "user", "user", "full", "gone", "nobody"][(number % 6) as usize];
+    match number / 6 % 30 {
+        0 => format!("{kind}-{number}@grey.example"),
+        1..=3 => format!("{kind}-{number}@slow-{}.example", number % 20 + 1),
+        _ => format!("{kind}-{number}@fast-{}.example", number % 40 + 1),
+    }
+}
+
+/// For a test key, with the reason that it gets.
+pub fn made_up(number: u64) -> (String, &'static str) {
+    let reason = MADE_UP[(number % MADE_UP.len() as u64) as usize];
+    (format!("{reason}+{number}@any.example"), reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::soak::kills::compare::reasons;
+    use mailnet::Scenario;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn addresses_are_of_all_kinds() {
+        let scenario = Scenario::parse(SCENARIO).unwrap();
+        let all: BTreeSet<String> = (0..1000).flat_map(|number| reasons(&scenario, &live(number))).collect();
+        let expected =
+            ["inbox_full", "mailbox_disabled", "mailbox_exists", "mailbox_not_found", "unverifiable"];
+        assert_eq!(all.iter().map(String::as_str).collect::<Vec<_>>(), expected);
+        assert_eq!(made_up(0), ("spamtrap+0@any.example".into(), "spamtrap"));
+    }
+}

@@ -1,0 +1,331 @@
+//! A client of OAuth and MCP: it registers, its user consents, it checks addresses, renews its tokens and gives them back.
+
+use super::addresses;
+use super::client::{Lost, Reply, Request, escape};
+use super::compare;
+use super::people::{Hands, Next};
+use super::programs::{Single, expect, judge};
+use super::records::{Life, Purchase, Rule, Secret};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+const CALLBACK: &str = "http://127.0.0.1:49152/callback";
+/// The example of RFC 7636, appendix B.
+const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
+const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
+/// What the user allows.
+const ALLOWED: u64 = 10;
+/// Full checks before the tokens are renewed, and after it.
+const FULL_CHECKS: u32 = 2;
+/// A code is good for a minute.
+const CODE_LIFE: Duration = Duration::from_secs(50);
+const REVISION: &str = "2026-07-28";
+
+/// See the module.
+pub struct Assistant {
+    stage: Stage,
+    client_id: String,
+    code: String,
+    code_at: Instant,
+    access: String,
+    refresh: String,
+    /// The request of this stage was sent and had no answer.
+    doubt: bool,
+    is_renewed: bool,
+    single: Option<Single>,
+    checks: u32,
+    /// Full checks that answers said were taken.
+    taken: u64,
+    /// Those that may have been taken without an answer.
+    maybe_taken: u64,
+}
+
+enum Stage {
+    Register,
+    Consent,
+    Redeem,
+    Use,
+    Renew,
+    Revoke,
+    Revoked,
+}
+
+impl Assistant {
+    /// One that is not known to the server.
+    pub fn new() -> Assistant {
+        Assistant {
+            stage: Stage::Register,
+            client_id: String::new(),
+            code: String::new(),
+            code_at: Instant::now(),
+            access: String::new(),
+            refresh: String::new(),
+            doubt: false,
+            is_renewed: false,
+            single: None,
+            checks: 0,
+            taken: 0,
+            maybe_taken: 0,
+        }
+    }
+
+    /// One step of it.
+    pub fn step(&mut self, life: &Life<'_>, hands: &mut Hands) -> Next {
+        match self.stage {
+            Stage::Register => self.register(life, hands),
+            Stage::Consent => self.consent(life, hands),
+            Stage::Redeem => return self.redeem(life, hands),
+            Stage::Use => self.use_it(life, hands),
+            Stage::Renew => return self.renew(life, hands),
+            Stage::Revoke => self.revoke(life, hands),
+            Stage::Revoked => return self.is_refused(life, hands),
+        }
+        Next::More
+    }
+
+    fn register(&mut self, life: &Life<'_>, hands: &mut Hands) {
+        let metadata = json!({ "client_name": "A program", "redirect_uris": [CALLBACK] });
+        match life.ask(&mut hands.program, "registration", "", &Request::json("/oauth/register", &metadata)) {
+            Ok(reply) if reply.status == 201 => {
+                self.client_id = reply.json()["client_id"].as_str().unwrap_or_default().to_owned();
+                self.stage = Stage::Consent;
+            }
+            other => expect(life, "registration", &other, &[503]),
+        }
+    }
+
+    fn consent(&mut self, life: &Life<'_>, hands: &mut Hands) {
+        let resource = resource(life);
+        let query: Vec<String> = [
+            ("response_type", "code"),
+            ("client_id", &self.client_id),
+            ("redirect_uri", CALLBACK),
+            ("state", "s"),
+            ("code_challenge", CHALLENGE),
+            ("code_challenge_method", "S256"),
+            ("resource", &resource),
+            ("scope", "verify"),
+        ]
+        .iter()
+        .map(|(name, value)| format!("{name}={}", escape(value)))
+        .collect();
+        let path = format!("/oauth/authorize?{}", query.join("&"));
+        let page = life.ask(&mut hands.browser, "page", "/oauth/authorize", &Request::get(path));
+        let fields = match &page {
+            Ok(page) if page.status == 200 => page.form("/oauth/authorize"),
+            other => return expect(life, "the page of consent", other, &[503]),
+        };
+        let Some(fields) = fields else {
+            life.shared.fault(Rule::Answers, "a page of consent without its form");
+            return;
+        };
+        let mut fields: Vec<(&str, &str)> =
+            fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let allowed = ALLOWED.to_string();
+        fields.extend([("full_checks", allowed.as_str()), ("days", "1"), ("decision", "allow")]);
+        match life.ask(&mut hands.browser, "consent", "", &Request::form("/oauth/authorize", &fields)) {
+            Ok(reply) if reply.status == 303 => {
+                let to = reply.header("location").unwrap_or_default();
+                let code = to.split(['?', '&']).find_map(|pair| pair.strip_prefix("code="));
+                match code {
+                    Some(code) => {
+                        self.code = code.to_owned();
+                        self.code_at = Instant::now();
+                        self.stage = Stage::Redeem;
+                    }
+                    None => life.wrong("consent", &reply),
+                }
+            }
+            other => expect(life, "consent", &other, &[503]),
+        }
+    }
+
+    fn redeem(&mut self, life: &Life<'_>, hands: &mut Hands) -> Next {
+        let resource = resource(life);
+        let fields = [
+            ("grant_type", "authorization_code"),
+            ("code", self.code.as_str()),
+            ("client_id", &self.client_id),
+            ("redirect_uri", CALLBACK),
+            ("code_verifier", VERIFIER),
+            ("resource", &resource),
+        ];
+        let outcome = life.ask(&mut hands.program, "token", "", &Request::form("/oauth/token", &fields));
+        match outcome {
+            Ok(reply) if reply.status == 200 => {
+                life.shared.verified("connections", 1);
+                self.take_tokens(life, &reply);
+                Next::More
+            }
+            // The attempt without an answer has used the code up, or it is too old by now.
+            Ok(reply) if reply.status == 400 && (self.doubt || self.code_at.elapsed() > CODE_LIFE) => {
+                Next::Done
+            }
+            other => self.not_now(life, "token", &other),
+        }
+    }
+
+    fn renew(&mut self, life: &Life<'_>, hands: &mut Hands) -> Next {
+        let resource = resource(life);
+        let fields = [
+            ("grant_type", "refresh_token"),
+            ("refresh_token", self.refresh.as_str()),
+            ("client_id", &self.client_id),
+            ("resource", &resource),
+        ];
+        let outcome = life.ask(&mut hands.program, "renewal", "", &Request::form("/oauth/token", &fields));
+        match outcome {
+            Ok(reply) if reply.status == 200 => {
+                life.shared.verified("renewals", 1);
+                self.is_renewed = true;
+                self.take_tokens(life, &reply);
+                Next::More
+            }
+            // The attempt without an answer was done, so this one came with a used token: that ends the connection.
+            Ok(reply) if reply.status == 400 && self.doubt => {
+                life.shared.is_being_revoked(&self.access);
+                self.stage = Stage::Revoked;
+                Next::More
+            }
+            other => self.not_now(life, "renewal", &other),
+        }
+    }
+
+    fn not_now(&mut self, life: &Life<'_>, kind: &str, outcome: &Result<Reply, Lost>) -> Next {
+        self.doubt |= !matches!(outcome, Err(Lost::NotSent));
+        expect(life, kind, outcome, &[503]);
+        Next::More
+    }
+
+    fn take_tokens(&mut self, life: &Life<'_>, reply: &Reply) {
+        let body = reply.json();
+        let text = |name: &str| body[name].as_str().unwrap_or_default().to_owned();
+        // It still works, but the next renewal would end that.
+        life.shared.is_being_revoked(&self.access);
+        (self.access, self.refresh, self.doubt) = (text("access_token"), text("refresh_token"), false);
+        life.shared.works(Secret::Token, &self.access);
+        (self.stage, self.checks) = (Stage::Use, 0);
+    }
+
+    fn use_it(&mut self, life: &Life<'_>, hands: &mut Hands) {
+        if self.single.is_none() {
+            if self.checks >= FULL_CHECKS || life.finishing {
+                self.stage = if self.is_renewed { Stage::Revoke } else { Stage::Renew };
+                return;
+            }
+            let email = addresses::live(life.shared.numbers(1));
+            let arguments = json!({ "email": email, "mode": "fast" });
+            let outcome = life.ask(&mut hands.program, "tool, fast", &email, &tool(&self.access, &arguments));
+            if !matches!(&outcome, Ok(reply) if reply.status == 200) {
+                expect(life, "tool, fast", &outcome, &[503]);
+            }
+            let reasons = compare::reasons(&life.shared.scenario, &email);
+            self.single = Some(Single { email, reasons, purchase: Purchase::new(&hands.account, 1) });
+        }
+        let Some(mut single) = self.single.take() else { return };
+        single.purchase.asks();
+        let arguments = json!({ "email": single.email, "mode": "full" });
+        match life.ask(&mut hands.program, "tool, full", &single.email, &tool(&self.access, &arguments)) {
+            Ok(reply) if reply.status == 200 => {
+                let result = reply.json()["result"].take();
+                if result["isError"] == json!(false) {
+                    self.checked(life, &mut single, &result["structuredContent"]);
+                    self.checks += 1;
+                    return;
+                }
+                self.maybe_taken += 1;
+                let why = result["content"][0]["text"].as_str().unwrap_or_default();
+                if why.contains("nothing was charged") {
+                    single.purchase.refused();
+                } else {
+                    single.purchase.unknown();
+                    if self.are_used_up(life, why) {
+                        return;
+                    }
+                }
+            }
+            Err(Lost::NotSent) => {}
+            other => {
+                self.maybe_taken += 1;
+                single.purchase.unknown();
+                expect(life, "tool, full", &other, &[503]);
+            }
+        }
+        self.single = Some(single);
+    }
+
+    /// An answer is paid once, and takes one of the full checks that the user has allowed.
+    fn checked(&mut self, life: &Life<'_>, single: &mut Single, answer: &Value) {
+        life.shared.judge(Rule::Charges, "checks of assistants", judge(single, answer));
+        single.purchase.paid();
+        if answer["cached"] == json!(false) {
+            self.taken += 1;
+        }
+        let left = answer["full_checks_left"].as_u64().unwrap_or(u64::MAX);
+        let (least, most) =
+            (ALLOWED.saturating_sub(self.taken + self.maybe_taken), ALLOWED - self.taken.min(ALLOWED));
+        if left < least || left > most {
+            let fault = format!("{left} full checks left, and {least} to {most} can be: {answer}");
+            life.shared.fault(Rule::Charges, fault);
+        }
+    }
+
+    /// Whether attempts without an answer have taken all that was allowed. Then nobody can tell what became of the last.
+    fn are_used_up(&mut self, life: &Life<'_>, why: &str) -> bool {
+        if why.starts_with("full_checks_used_up") && self.taken + self.maybe_taken >= ALLOWED {
+            self.checks = FULL_CHECKS;
+            return true;
+        }
+        if !why.starts_with("temporarily_unavailable") {
+            life.shared.fault(Rule::Answers, format!("a tool: {why}"));
+        }
+        false
+    }
+
+    fn revoke(&mut self, life: &Life<'_>, hands: &mut Hands) {
+        life.shared.is_being_revoked(&self.access);
+        let fields = [("token", self.refresh.as_str()), ("client_id", &self.client_id)];
+        match life.ask(&mut hands.program, "revoke token", "", &Request::form("/oauth/revoke", &fields)) {
+            Ok(reply) if reply.status == 200 => self.stage = Stage::Revoked,
+            other => expect(life, "revoke token", &other, &[503]),
+        }
+    }
+
+    fn is_refused(&mut self, life: &Life<'_>, hands: &mut Hands) -> Next {
+        life.shared.is_revoked(Secret::Token, &self.access);
+        let outcome = life.ask(&mut hands.program, "revoked token", "", &tools(&self.access));
+        match outcome {
+            Ok(reply) if reply.status == 401 => life.shared.verified("connections ended", 1),
+            Ok(reply) if reply.status != 503 => {
+                life.shared
+                    .fault(Rule::Secrets, format!("a token is revoked: {} {}", reply.status, reply.text()));
+            }
+            _ => return Next::More,
+        }
+        Next::Done
+    }
+}
+
+/// Which tools there are: free, and only for a token that works.
+pub fn tools(token: &str) -> Request {
+    message(token, "tools/list", "", json!({}))
+}
+
+fn tool(token: &str, arguments: &Value) -> Request {
+    message(token, "tools/call", "verify_email", json!({ "name": "verify_email", "arguments": arguments }))
+}
+
+fn message(token: &str, method: &str, name: &str, mut params: Value) -> Request {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": REVISION,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    let request = Request::json("/mcp", &body).bearer(token).header("MCP-Protocol-Version", REVISION);
+    let request = request.header("Mcp-Method", method);
+    if name.is_empty() { request } else { request.header("Mcp-Name", name) }
+}
+
+fn resource(life: &Life<'_>) -> String {
+    format!("http://{}/mcp", life.shared.server)
+}

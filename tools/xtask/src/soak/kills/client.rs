@@ -1,0 +1,334 @@
+//! HTTP/1.1 as a program and a browser without script speak it: connections that stay open, cookies, forms.
+//!
+//! What a lost answer means decides what the ledger may hold afterwards, so the client tells a request that was never
+//! sent from one whose answer did not come.
+
+use crate::interop::process::interrupted;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+/// Beyond what the server allows itself for any answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(90);
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// How often a wait looks whether somebody wants the run to end.
+const LOOK: Duration = Duration::from_millis(500);
+const ANSWER_BYTES_MAX: usize = 4 << 20;
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lost {
+    /// No connection: the server has not seen the request.
+    NotSent,
+    /// The request may have been done or not.
+    NoAnswer(String),
+}
+
+/// A whole answer.
+#[derive(Debug, Clone)]
+pub struct Reply {
+    pub status: u16,
+    headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+}
+
+/// A request without what every request has.
+#[derive(Debug, Default, Clone)]
+pub struct Request {
+    method: &'static str,
+    path: String,
+    /// Whole header lines.
+    headers: String,
+    body: Vec<u8>,
+}
+
+/// One client with at most one connection.
+pub struct Client {
+    server: SocketAddr,
+    stream: Option<TcpStream>,
+    /// None for a program, which keeps no cookies.
+    cookies: Option<BTreeMap<String, String>>,
+}
+
+impl Request {
+    /// `GET` of a path.
+    pub fn get(path: impl Into<String>) -> Request {
+        Request { method: "GET", path: path.into(), ..Request::default() }
+    }
+
+    /// `POST` of JSON.
+    pub fn json(path: impl Into<String>, body: &Value) -> Request {
+        let headers = "Content-Type: application/json\r\n".to_owned();
+        Request { method: "POST", path: path.into(), headers, body: body.to_string().into_bytes() }
+    }
+
+    /// `POST` of a form.
+    pub fn form(path: impl Into<String>, fields: &[(&str, &str)]) -> Request {
+        let pairs: Vec<String> =
+            fields.iter().map(|(name, value)| format!("{}={}", escape(name), escape(value))).collect();
+        let headers = "Content-Type: application/x-www-form-urlencoded\r\n".to_owned();
+        Request { method: "POST", path: path.into(), headers, body: pairs.join("&").into_bytes() }
+    }
+
+    /// `POST` of a form with a file.
+    pub fn upload(path: &str, fields: &[(&str, &str)], file: (&str, &str)) -> Request {
+        let mut body = String::new();
+        for (name, value) in fields {
+            let _ =
+                write!(body, "--kills\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n");
+        }
+        let (name, content) = file;
+        let _ = write!(
+            body,
+            "--kills\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\r\n{content}\r\n--kills--\r\n"
+        );
+        let headers = "Content-Type: multipart/form-data; boundary=kills\r\n".to_owned();
+        Request { method: "POST", path: path.into(), headers, body: body.into_bytes() }
+    }
+
+    /// With a header more.
+    pub fn header(mut self, name: &str, value: &str) -> Request {
+        let _ = write!(self.headers, "{name}: {value}\r\n");
+        self
+    }
+
+    /// With a key or a token.
+    pub fn bearer(self, secret: &str) -> Request {
+        self.header("Authorization", &format!("Bearer {secret}"))
+    }
+}
+
+impl Client {
+    /// Of a program.
+    pub fn program(server: SocketAddr) -> Client {
+        Client { server, stream: None, cookies: None }
+    }
+
+    /// Of a person, with cookies and the headers that browsers send with forms.
+    pub fn browser(server: SocketAddr) -> Client {
+        Client { server, stream: None, cookies: Some(BTreeMap::new()) }
+    }
+
+    /// Closes the connection: its server is gone.
+    pub fn hang_up(&mut self) {
+        self.stream = None;
+    }
+
+    /// Sends a request and reads the whole answer. Redirects are answers like others.
+    pub fn send(&mut self, request: &Request) -> Result<Reply, Lost> {
+        let mut stream = match self.stream.take() {
+            Some(stream) => stream,
+            None => self.connect().map_err(|_| Lost::NotSent)?,
+        };
+        let lost = |error: io::Error| Lost::NoAnswer(error.to_string());
+        stream.write_all(&self.encode(request)).map_err(lost)?;
+        let (reply, open) = read(&mut stream).map_err(lost)?;
+        if open {
+            self.stream = Some(stream);
+        }
+        if let Some(cookies) = &mut self.cookies {
+            reply.all("set-cookie").for_each(|cookie| keep(cookies, cookie));
+        }
+        Ok(reply)
+    }
+
+    fn connect(&self) -> io::Result<TcpStream> {
+        let stream = TcpStream::connect_timeout(&self.server, CONNECT_LIMIT)?;
+        stream.set_read_timeout(Some(LOOK))?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+
+    fn encode(&self, request: &Request) -> Vec<u8> {
+        let Request { method, path, headers, body } = request;
+        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\n{headers}", self.server);
+        if let Some(cookies) = &self.cookies {
+            if *method == "POST" {
+                let _ = write!(head, "Origin: http://{}\r\nSec-Fetch-Site: same-origin\r\n", self.server);
+            }
+            if !cookies.is_empty() {
+                let all: Vec<String> =
+                    cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+                let _ = write!(head, "Cookie: {}\r\n", all.join("; "));
+            }
+        }
+        if *method == "POST" {
+            let _ = write!(head, "Content-Length: {}\r\n", body.len());
+        }
+        head.push_str("\r\n");
+        let mut bytes = head.into_bytes();
+        bytes.extend_from_slice(body);
+        bytes
+    }
+}
+
+impl Reply {
+    /// The value of a header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
+
+    fn all<'r>(&'r self, name: &'r str) -> impl Iterator<Item = &'r str> {
+        self.headers.iter().filter(move |(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The body as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The body as JSON; null where it is none.
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or(Value::Null)
+    }
+
+    /// It says that nothing was charged, which the ledger is held to.
+    pub fn nothing_was_charged(&self) -> bool {
+        self.text().contains("nothing was charged")
+    }
+
+    /// The hidden fields of the page's first form with this action.
+    pub fn form(&self, action: &str) -> Option<Vec<(String, String)>> {
+        hidden_fields(&self.text(), action)
+    }
+}
+
+/// The hidden fields of the first form with this action in a piece of a page.
+pub fn hidden_fields(page: &str, action: &str) -> Option<Vec<(String, String)>> {
+    let forms = page.split("<form").skip(1).filter_map(|piece| piece.split("</form>").next());
+    let form = forms.into_iter().find(|form| attribute(form, "action").as_deref() == Some(action))?;
+    let inputs = form.split("<input").skip(1).filter_map(|input| input.split('>').next());
+    let hidden = inputs.filter(|input| attribute(input, "type").as_deref() == Some("hidden"));
+    Some(
+        hidden
+            .filter_map(|input| {
+                Some((attribute(input, "name")?, attribute(input, "value").unwrap_or_default()))
+            })
+            .collect(),
+    )
+}
+
+/// The value of an attribute, unescaped.
+pub fn attribute(tag: &str, name: &str) -> Option<String> {
+    let (_, rest) = tag.split_once(&format!(" {name}=\""))?;
+    let value = rest.split('"').next()?;
+    Some(value.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&"))
+}
+
+/// For a form or a query.
+pub fn escape(text: &str) -> String {
+    text.bytes()
+        .map(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' => char::from(byte).to_string(),
+            other => format!("%{other:02X}"),
+        })
+        .collect()
+}
+
+fn keep(cookies: &mut BTreeMap<String, String>, header: &str) {
+    let Some((name, rest)) = header.split_once('=') else { return };
+    if header.contains("Max-Age=0") {
+        cookies.remove(name);
+    } else {
+        cookies.insert(name.to_owned(), rest.split(';').next().unwrap_or_default().to_owned());
+    }
+}
+
+/// An answer, and whether the connection can be used again.
+fn read(stream: &mut TcpStream) -> io::Result<(Reply, bool)> {
+    let (end, mut bytes, mut piece) = (Instant::now() + ANSWER_LIMIT, Vec::new(), [0; 8192]);
+    loop {
+        if let Some(parsed) = parse(&bytes) {
+            return Ok(parsed);
+        }
+        match stream.read(&mut piece) {
+            Ok(0) => return Err(io::Error::other(format!("closed after {} bytes", bytes.len()))),
+            Ok(length) if bytes.len() + length <= ANSWER_BYTES_MAX => {
+                bytes.extend_from_slice(&piece[..length])
+            }
+            Ok(_) => return Err(io::Error::other("an answer without end")),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < end => {
+                interrupted().map_err(|failure| io::Error::other(failure.0))?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// None as long as the answer is not whole: what is cut off is no answer.
+fn parse(bytes: &[u8]) -> Option<(Reply, bool)> {
+    let head_end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
+    let head = std::str::from_utf8(&bytes[..head_end]).ok()?;
+    let rest = &bytes[head_end + 4..];
+    let mut lines = head.split("\r\n");
+    let status = lines.next()?.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
+    let headers: Vec<(String, String)> = lines
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+        .collect();
+    let mut reply = Reply { status, headers, body: Vec::new() };
+    let open = reply.header("connection") != Some("close");
+    reply.body = match reply.header("content-length") {
+        Some(length) => {
+            let length: usize = length.parse().ok()?;
+            (rest.len() == length).then(|| rest.to_vec())?
+        }
+        None if reply.header("transfer-encoding") == Some("chunked") => unchunk(rest)?,
+        None => Vec::new(),
+    };
+    Some((reply, open))
+}
+
+fn unchunk(mut bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut whole = Vec::new();
+    loop {
+        let end = bytes.windows(2).position(|two| two == b"\r\n")?;
+        let length = usize::from_str_radix(std::str::from_utf8(&bytes[..end]).ok()?, 16).ok()?;
+        let chunk = bytes.get(end + 2..end + 2 + length)?;
+        bytes = bytes.get(end + 2 + length..)?.strip_prefix(b"\r\n")?;
+        if length == 0 {
+            return Some(whole);
+        }
+        whole.extend_from_slice(chunk);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_whole_answer_is_one() {
+        for whole in [
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n",
+        ] {
+            let (reply, open) = parse(whole.as_bytes()).unwrap();
+            assert_eq!((reply.status, reply.text().as_str(), open), (200, "ab", true));
+            for end in 0..whole.len() {
+                assert!(parse(&whole.as_bytes()[..end]).is_none(), "{end} bytes of {whole:?}");
+            }
+        }
+        assert!(!parse(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").unwrap().1);
+    }
+
+    #[test]
+    fn hidden_fields_are_of_the_form_that_is_asked_for() {
+        let page = "<form action=\"/a\"><input type=\"hidden\" name=\"csrf\" value=\"1\"></form>\
+            <form method=\"post\" action=\"/b\"><input type=\"hidden\" name=\"csrf\" value=\"&lt;2\"><input name=\"x\"></form>";
+        assert_eq!(hidden_fields(page, "/b").unwrap(), [("csrf".to_owned(), "<2".to_owned())]);
+        assert!(hidden_fields(page, "/c").is_none());
+    }
+
+    #[test]
+    fn cookies_come_and_go() {
+        let mut cookies = BTreeMap::new();
+        keep(&mut cookies, "a=1; Path=/; Max-Age=9");
+        assert_eq!(cookies["a"], "1");
+        keep(&mut cookies, "a=; Path=/; Max-Age=0");
+        assert!(cookies.is_empty());
+    }
+}

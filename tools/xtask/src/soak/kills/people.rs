@@ -1,0 +1,370 @@
+//! People who use the dashboard: they sign up, make keys and revoke them, upload lists, connect assistants, and sign in
+//! again. Then somebody else comes in their place.
+
+use super::assistant::Assistant;
+use super::client::{Client, Lost, Reply, Request, hidden_fields};
+use super::compare::{self, Reasons};
+use super::lists::ListFlow;
+use super::programs::{Single, expect, full_check};
+use super::records::{Account, Life, Purchase, Rule, Secret};
+use super::{addresses, client};
+use serde_json::json;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+const PASSWORD: &str = "correct horse battery";
+/// Checks with a key before it is revoked.
+const CHECKS_OF_A_KEY: usize = 4;
+
+/// One visitor.
+pub struct Person {
+    server: SocketAddr,
+    hands: Hands,
+    email: String,
+    stage: Stage,
+    /// What is still to be done, the next at the end.
+    plan: Vec<Kind>,
+    random: fastrand::Rng,
+}
+
+/// What the things that a person does need of them.
+pub struct Hands {
+    /// With the cookies of the session.
+    pub browser: Client,
+    /// For keys and tokens.
+    pub program: Client,
+    pub account: Arc<Account>,
+    /// The token of the session's forms.
+    pub csrf: String,
+}
+
+/// What comes next.
+pub enum Next {
+    /// The same again or the step behind it.
+    More,
+    /// All of it is done.
+    Done,
+}
+
+enum Stage {
+    SigningUp { doubt: bool },
+    Looking,
+    At(Box<Flow>),
+    SigningIn,
+}
+
+enum Flow {
+    Key(KeyFlow),
+    List(ListFlow),
+    Assistant(Assistant),
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Key,
+    List,
+    Assistant,
+}
+
+impl Person {
+    /// Somebody who has no account yet.
+    pub fn new(server: SocketAddr, number: u64, mut random: fastrand::Rng) -> Person {
+        let email = format!("person-{number}@people.example");
+        let hands = Hands {
+            browser: Client::browser(server),
+            program: Client::program(server),
+            account: Account::of_user(&email),
+            csrf: String::new(),
+        };
+        let mut plan = vec![Kind::Key, Kind::List, Kind::Assistant, Kind::Key, Kind::List, Kind::List];
+        random.shuffle(&mut plan);
+        Person { server, hands, email, stage: Stage::SigningUp { doubt: false }, plan, random }
+    }
+
+    /// The server is gone.
+    pub fn hang_up(&mut self) {
+        self.hands.browser.hang_up();
+        self.hands.program.hang_up();
+    }
+
+    /// Sends one request or two; says whether there is more to do when nothing new is begun.
+    pub fn step(&mut self, life: &Life<'_>) -> bool {
+        match &mut self.stage {
+            Stage::SigningUp { doubt } => {
+                if life.finishing && !*doubt {
+                    return false;
+                }
+                self.sign_up(life);
+            }
+            Stage::Looking => {
+                let Some(page) = look(life, &mut self.hands.browser, "/lists") else { return true };
+                match page.form("/lists").and_then(|fields| value(&fields, "csrf")) {
+                    Some(csrf) => {
+                        self.hands.csrf = csrf;
+                        self.begin(life);
+                    }
+                    None => life.wrong("the page of lists", &page),
+                }
+            }
+            Stage::At(flow) => {
+                let next = match flow.as_mut() {
+                    Flow::Key(flow) => flow.step(life, &mut self.hands),
+                    Flow::List(flow) => flow.step(life, &mut self.hands),
+                    Flow::Assistant(flow) => flow.step(life, &mut self.hands),
+                };
+                if matches!(next, Next::Done) {
+                    self.begin(life);
+                }
+            }
+            Stage::SigningIn => {
+                if self.sign_in(life) {
+                    let number = life.shared.numbers(1);
+                    *self = Person::new(self.server, number, self.random.fork());
+                }
+            }
+        }
+        true
+    }
+
+    /// The next thing of the plan, or signing in again at its end.
+    fn begin(&mut self, life: &Life<'_>) {
+        let next = if life.finishing { None } else { self.plan.pop() };
+        let number = life.shared.numbers(100);
+        self.stage = match next {
+            Some(Kind::Key) => Stage::At(Box::new(Flow::Key(KeyFlow::new(number)))),
+            Some(Kind::List) => {
+                Stage::At(Box::new(Flow::List(ListFlow::new(life, &self.hands, number, &mut self.random))))
+            }
+            Some(Kind::Assistant) => Stage::At(Box::new(Flow::Assistant(Assistant::new()))),
+            None => Stage::SigningIn,
+        };
+    }
+
+    fn sign_up(&mut self, life: &Life<'_>) {
+        let outcome = life.ask(&mut self.hands.browser, "page", "/signup", &Request::get("/signup"));
+        let Some(fields) = form_of(life, outcome, "/signup") else { return };
+        let Stage::SigningUp { doubt } = &mut self.stage else { return };
+        if !*doubt {
+            life.shared.signing_up.fetch_add(1, Ordering::SeqCst);
+        }
+        let request = credentials("/signup", &fields, &self.email);
+        match life.ask(&mut self.hands.browser, "sign-up", &self.email, &request) {
+            Ok(reply) if reply.status == 303 => {
+                life.shared.signing_up.fetch_sub(1, Ordering::SeqCst);
+                life.shared.signed_up.fetch_add(1, Ordering::SeqCst);
+                life.shared.add(Arc::clone(&self.hands.account));
+                life.shared.verified("sign-ups", 1);
+                self.stage = Stage::Looking;
+            }
+            Err(Lost::NotSent) if !*doubt => {
+                life.shared.signing_up.fetch_sub(1, Ordering::SeqCst);
+            }
+            other => {
+                *doubt = true;
+                expect(life, "sign-up", &other, &[503]);
+            }
+        }
+    }
+
+    /// With no cookie of before.
+    fn sign_in(&mut self, life: &Life<'_>) -> bool {
+        let mut browser = Client::browser(self.server);
+        let outcome = life.ask(&mut browser, "page", "/signin", &Request::get("/signin"));
+        let Some(fields) = form_of(life, outcome, "/signin") else { return false };
+        let request = credentials("/signin", &fields, &self.email);
+        match life.ask(&mut browser, "sign-in", &self.email, &request) {
+            Ok(reply) if reply.status == 303 => {
+                life.shared.verified("sign-ins after a sign-up", 1);
+                true
+            }
+            Ok(reply) if reply.status == 401 => {
+                life.shared.fault(Rule::SignUps, format!("{} cannot sign in", self.email));
+                true
+            }
+            other => {
+                expect(life, "sign-in", &other, &[503]);
+                false
+            }
+        }
+    }
+}
+
+fn credentials(path: &str, fields: &[(String, String)], email: &str) -> Request {
+    let mut fields: Vec<(&str, &str)> =
+        fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    fields.extend([("email", email), ("password", PASSWORD)]);
+    Request::form(path, &fields)
+}
+
+fn form_of(life: &Life<'_>, outcome: Result<Reply, Lost>, action: &str) -> Option<Vec<(String, String)>> {
+    match &outcome {
+        Ok(page) if page.status == 200 => {
+            let fields = page.form(action);
+            if fields.is_none() {
+                life.wrong(action, page);
+            }
+            fields
+        }
+        other => {
+            expect(life, action, other, &[503]);
+            None
+        }
+    }
+}
+
+/// A page for those who have signed in, if the server can show it now.
+pub fn look(life: &Life<'_>, browser: &mut Client, path: &str) -> Option<Reply> {
+    match life.ask(browser, "page", path, &Request::get(path)) {
+        Ok(page) if page.status == 200 => Some(page),
+        Ok(page) if page.status == 303 => {
+            life.shared.fault(Rule::SignUps, format!("{path}: a session that was acknowledged is gone"));
+            None
+        }
+        other => {
+            expect(life, path, &other, &[503]);
+            None
+        }
+    }
+}
+
+/// The value of a field.
+pub fn value(fields: &[(String, String)], name: &str) -> Option<String> {
+    fields.iter().find(|(found, _)| found == name).map(|(_, value)| value.clone())
+}
+
+/// A key from its making to the time after its revocation.
+struct KeyFlow {
+    label: String,
+    stage: KeyStage,
+    key: String,
+    /// The form that makes the key, which is sent again where its answer did not come.
+    form: Option<Vec<(String, String)>>,
+    doubt: bool,
+    single: Option<Single>,
+    checked: Vec<(String, Reasons)>,
+}
+
+enum KeyStage {
+    Make,
+    Use,
+    Revoke,
+    Revoked,
+}
+
+impl KeyFlow {
+    fn new(number: u64) -> KeyFlow {
+        KeyFlow {
+            label: format!("key-{number}"),
+            stage: KeyStage::Make,
+            key: String::new(),
+            form: None,
+            doubt: false,
+            single: None,
+            checked: Vec::new(),
+        }
+    }
+
+    fn step(&mut self, life: &Life<'_>, hands: &mut Hands) -> Next {
+        match self.stage {
+            KeyStage::Make => self.make(life, hands),
+            KeyStage::Use => self.use_it(life, hands),
+            KeyStage::Revoke => self.revoke(life, hands),
+            KeyStage::Revoked => return self.is_refused(life, hands),
+        }
+        Next::More
+    }
+
+    fn make(&mut self, life: &Life<'_>, hands: &mut Hands) {
+        let Some(form) = &self.form else {
+            let Some(page) = look(life, &mut hands.browser, "/keys") else { return };
+            self.form = page.form("/keys");
+            if self.form.is_none() {
+                life.wrong("/keys", &page);
+            }
+            return;
+        };
+        let mut fields: Vec<(&str, &str)> =
+            form.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        fields.extend([("label", self.label.as_str()), ("mode", "live")]);
+        match life.ask(&mut hands.browser, "new key", &self.label, &Request::form("/keys", &fields)) {
+            Ok(page) if page.status == 200 => {
+                let text = page.text();
+                let tag = text.split("id=\"new-key\"").nth(1).and_then(|rest| rest.split('>').next());
+                match tag.and_then(|tag| client::attribute(tag, "value")) {
+                    Some(key) => {
+                        life.shared.works(Secret::Key, &key);
+                        life.shared.verified("keys made", 1);
+                        self.key = key;
+                        self.stage = KeyStage::Use;
+                    }
+                    None => life.wrong("new key", &page),
+                }
+            }
+            // It was made by the attempt whose answer did not come.
+            Ok(page) if page.status == 409 && self.doubt => self.stage = KeyStage::Revoke,
+            Err(Lost::NotSent) => {}
+            other => {
+                self.doubt = true;
+                expect(life, "new key", &other, &[503]);
+            }
+        }
+    }
+
+    fn use_it(&mut self, life: &Life<'_>, hands: &mut Hands) {
+        if self.single.is_none() {
+            if self.checked.len() >= CHECKS_OF_A_KEY || (life.finishing && !self.checked.is_empty()) {
+                life.shared.is_being_revoked(&self.key);
+                self.stage = KeyStage::Revoke;
+                return;
+            }
+            let email = addresses::live(life.shared.numbers(1));
+            let reasons = compare::reasons(&life.shared.scenario, &email);
+            self.single = Some(Single { email, reasons, purchase: Purchase::new(&hands.account, 1) });
+        }
+        let Some(single) = self.single.take() else { return };
+        match full_check(life, &mut hands.program, &self.key, single) {
+            Ok(checked) => self.checked.push(checked),
+            Err(single) => self.single = Some(single),
+        }
+    }
+
+    fn revoke(&mut self, life: &Life<'_>, hands: &mut Hands) {
+        let Some(page) = look(life, &mut hands.browser, "/keys") else { return };
+        let text = page.text();
+        let rows: Vec<&str> =
+            text.split("<tr>").filter(|row| row.contains(&format!(">{}<", self.label))).collect();
+        if rows.len() != 1 {
+            let fault = format!("{} keys are called {}", rows.len(), self.label);
+            life.shared.fault(Rule::Secrets, fault);
+        }
+        let fields = rows.first().and_then(|row| hidden_fields(row, "/keys/revoke"));
+        let Some(id) = fields.and_then(|fields| value(&fields, "id")) else {
+            // No button: an attempt whose answer did not come has revoked it.
+            self.stage = KeyStage::Revoked;
+            return;
+        };
+        let fields = [("csrf", hands.csrf.as_str()), ("id", id.as_str())];
+        match life.ask(&mut hands.browser, "revoke key", &self.label, &Request::form("/keys/revoke", &fields))
+        {
+            Ok(reply) if reply.status == 303 => self.stage = KeyStage::Revoked,
+            other => expect(life, "revoke key", &other, &[503]),
+        }
+    }
+
+    fn is_refused(&mut self, life: &Life<'_>, hands: &mut Hands) -> Next {
+        if self.key.is_empty() {
+            return Next::Done;
+        }
+        life.shared.is_revoked(Secret::Key, &self.key);
+        let request = Request::json("/v1/verify", &json!({ "email": addresses::live(1) })).bearer(&self.key);
+        match life.ask(&mut hands.program, "revoked key", &self.label, &request) {
+            Ok(reply) if reply.status == 401 => life.shared.verified("keys revoked", 1),
+            Ok(reply) if reply.status != 503 => {
+                life.shared.fault(Rule::Secrets, format!("{} is revoked: {}", self.label, reply.status));
+            }
+            _ => return Next::More,
+        }
+        Next::Done
+    }
+}
