@@ -63,6 +63,9 @@ pub struct Options {
     /// fuzz: CPU seconds for each target (600, small: 10).
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
+    /// kills: so many of them (1,000, small: 12).
+    #[arg(long, value_name = "N")]
+    kills: Option<u32>,
     /// All but fuzz: take `mailprobe` and `mailnet` from this folder instead of building them.
     #[arg(long, value_name = "PATH")]
     bin_dir: Option<PathBuf>,

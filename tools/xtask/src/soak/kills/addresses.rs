@@ -1,6 +1,9 @@
 //! The mail internet of the campaign, and its addresses: each is made of a number, so nobody has to remember them.
+//!
+//! There are many sites of each kind, for a site answers about ten recipients that it refuses at once and about others
+//! after a second or two, which is longer than most lives.
 
-/// Fast sites, slow ones that take 50 to 300 ms a step, and one that greylists.
+/// Fast sites, slow ones that take 50 to 300 ms a step, and some that greylist.
 pub const SCENARIO: &str = r#"
 seed = 23
 [dns]
@@ -15,8 +18,9 @@ name = "slow-{n}.example"
 count = 20
 server = { latency_ms = [50, 300] }
 mailboxes = { ok = ["user-#"], full = ["full-#"], disabled = ["gone-#"] }
-[[domain]]
-name = "grey.example"
+[[group]]
+name = "grey-{n}.example"
+count = 20
 mailboxes = { greylisted = ["user-#"] }
 greylist_ms = 700
 "#;
@@ -28,9 +32,9 @@ const MADE_UP: [&str; 5] = ["spamtrap", "catch_all", "inbox_full", "mailbox_disa
 pub fn live(number: u64) -> String {
     let kind = ["user", "user", "user", "full", "gone", "nobody"][(number % 6) as usize];
     match number / 6 % 30 {
-        0 => format!("{kind}-{number}@grey.example"),
-        1..=3 => format!("{kind}-{number}@slow-{}.example", number % 20 + 1),
-        _ => format!("{kind}-{number}@fast-{}.example", number % 40 + 1),
+        0 => format!("{kind}-{number}@grey-{}.example", number / 180 % 20 + 1),
+        1..=3 => format!("{kind}-{number}@slow-{}.example", number / 6 % 20 + 1),
+        _ => format!("{kind}-{number}@fast-{}.example", number / 6 % 40 + 1),
     }
 }
 
