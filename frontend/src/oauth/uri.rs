@@ -137,7 +137,8 @@ fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
     }
 }
 
-/// A name of DNS, in lower case and A-labels; no address: those have no certificate that anybody vouches for.
+/// A name of DNS, in lower case and A-labels; no address: those have no certificate that anybody vouches for. Resolvers of
+/// systems take a name for an IPv4 address whose last label is a number, hexadecimal ones too (`0x7f000001`, `127.0x1`).
 fn is_name(host: &str) -> bool {
     let label = |label: &str| {
         (1..=63).contains(&label.len())
@@ -145,7 +146,11 @@ fn is_name(host: &str) -> bool {
             && !label.ends_with('-')
             && label.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
     };
-    let numeric = host.rsplit('.').next().is_none_or(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
+    let last = host.rsplit('.').next().unwrap_or_default();
+    let numeric = match last.strip_prefix("0x") {
+        Some(digits) => digits.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        None => last.bytes().all(|byte| byte.is_ascii_digit()),
+    };
     host.len() <= 253 && !numeric && host.split('.').all(label)
 }
 
@@ -163,6 +168,8 @@ mod tests {
             ("https://a.example/cb?x=1", "a.example", 443, "/cb?x=1"),
             ("https://xn--bcher-kva.example:8443/", "xn--bcher-kva.example", 8443, "/"),
             ("https://localhost:9/c", "localhost", 9, "/c"),
+            ("https://0x7f000001.a.example/c", "0x7f000001.a.example", 443, "/c"),
+            ("https://a.0xg/c", "a.0xg", 443, "/c"),
             ("http://localhost", "localhost", 80, ""),
             ("http://127.0.0.1:3000/callback", "127.0.0.1", 3000, "/callback"),
             ("http://[::1]:1/x", "[::1]", 1, "/x"),
@@ -194,6 +201,11 @@ mod tests {
             "https://a..example/",
             "https://-a.example/",
             "https://192.0.2.1/cb",
+            "https://0x7f000001/cb",
+            "https://127.0.0.0x1/cb",
+            "https://0x7f.1/cb",
+            "https://2130706433/cb",
+            "https://0x/cb",
             "https://[2001:db8::1]/cb",
             "https://a.example:/cb",
             "https://a.example:0/cb",

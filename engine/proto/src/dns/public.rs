@@ -1,12 +1,14 @@
 //! Which addresses belong to public hosts: the IANA special-purpose registries (RFC 6890) in code.
 //!
 //! A domain's owner chooses the addresses of its mail hosts, so they may point into our own network. Only what is
-//! globally reachable unicast is contacted.
+//! globally reachable unicast is contacted. The blocks for services of the network itself (PCP, TURN, AS112, AMT, ORCHID, drone
+//! remote ID) are refused too, though the registries call them globally reachable: the nearest network answers there, which may
+//! be our own, and no mail or web server has such an address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Whether the address is globally reachable unicast, and holds none within that is not (RFC 4291 2.5.5.2, RFC 3056,
-/// RFC 6052).
+/// RFC 5214, RFC 6052).
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_public_v4(v4),
@@ -48,6 +50,8 @@ const SPECIAL_V6: &[(Ipv6Addr, u32)] = &[
 
 const GLOBAL_UNICAST: (Ipv6Addr, u32) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
 const SIX_TO_FOUR: (Ipv6Addr, u32) = (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16);
+/// The upper half of the interface identifier of ISATAP, without and with the bit that says "universal": RFC 5214 6.1.
+const ISATAP: [u32; 2] = [0x0000_5efe, 0x0200_5efe];
 const NAT64: (Ipv6Addr, u32) = (Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
 
 fn is_public_v4(address: Ipv4Addr) -> bool {
@@ -65,6 +69,10 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     if let Some(mapped) = address.to_ipv4_mapped() {
         // The kernel contacts the IPv4 address.
         return is_public_v4(mapped);
+    }
+    // A host with an ISATAP interface sends such a packet to the IPv4 address within, whatever the prefix is.
+    if ISATAP.contains(&((address.to_bits() >> 32) as u32)) && !embedded(0) {
+        return false;
     }
     if inside(&NAT64) {
         return embedded(0);
@@ -142,7 +150,10 @@ mod tests {
                 "172.16.0.0",
                 "172.31.255.255",
                 "192.0.0.0",
+                "192.0.0.8",
                 "192.0.0.9",
+                "192.0.0.10",
+                "192.0.0.170",
                 "192.0.0.255",
                 "192.0.2.0",
                 "192.0.2.255",
@@ -188,6 +199,12 @@ mod tests {
                 "64:ff9b::8.8.8.8",
                 "2002:808:808::1",
                 "2000::",
+                // ISATAP with a public address, and what only looks like it.
+                "2a00:1450:4001:1:0:5efe:8.8.8.8",
+                "2a00:1450:4001:1:200:5efe:8.8.8.8",
+                "2002:808:808:1:0:5efe:8.8.8.8",
+                "2a00:1450:4001:1:100:5efe:10.0.0.1",
+                "2a00:1450:4001:1:0:5eff:10.0.0.1",
             ],
         );
         check(
@@ -207,6 +224,13 @@ mod tests {
                 "100:0:0:1::",
                 "1fff::",
                 "2001::1",
+                "2001:0:a00:1::1",
+                "2001:1::1",
+                "2001:1::3",
+                "2001:3::1",
+                "2001:4:112::1",
+                "2001:30::1",
+                "2001:3f:ffff::",
                 "2001:1ff:ffff::",
                 "2001:2::",
                 "2001:10::",
@@ -216,6 +240,10 @@ mod tests {
                 "2002:a00:1::1",
                 "2002:7f00:1::",
                 "2002:c0a8:101::",
+                "2a00:1450:4001:1:0:5efe:10.0.0.1",
+                "2a00:1450:4001:1:200:5efe:127.0.0.1",
+                "2a00:1450:4001:1:0:5efe:169.254.169.254",
+                "2002:808:808:1:0:5efe:192.168.1.1",
                 "2620:4f:8000::",
                 "2620:4f:8000:ffff::",
                 "3ffe::",
