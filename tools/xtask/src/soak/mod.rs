@@ -13,7 +13,8 @@
 //! - `evidence` (evidence/): servers that stop telling mailboxes apart, and honest ones beside them;
 //! - `manners` (manners/): what a mail server sees of a client that must not look like a directory harvest;
 //! - `power` (power/): the power fails while the ledger is written, and again while it recovers;
-//! - `iofault` (iofault/): the disk fails at each operation of a server.
+//! - `iofault` (iofault/): the disk fails at each operation of a server;
+//! - `ssrf` (ssrf/): mail hosts and hosts of OAuth clients whose addresses are not public.
 //!
 //! Each has a small version with a fixed seed for `.ci/run`. docs/testing.md tells what each of them proves.
 
@@ -36,6 +37,7 @@ mod outage;
 mod peers;
 mod power;
 mod slow;
+mod ssrf;
 pub mod world;
 
 use crate::interop::process;
@@ -78,6 +80,9 @@ pub struct Options {
     /// fuzz: this binary is built with the profile `soak`.
     #[arg(long, hide = true)]
     in_profile: bool,
+    /// ssrf: this process has namespaces of its own, and this is the network namespace that it is not in.
+    #[arg(long, hide = true)]
+    outside: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -106,6 +111,8 @@ enum Name {
     Manners,
     /// Servers that stop telling mailboxes apart: no mailbox is confirmed or denied on the word of such a server.
     Evidence,
+    /// Hosts at addresses that are not public: no packet is sent to them (root).
+    Ssrf,
     /// The power fails while the ledger is written and while it recovers: nothing that was answered is lost.
     Power,
     /// The disk fails at each operation of a server: nothing that was answered is lost, and reads go on.
@@ -142,6 +149,7 @@ pub fn main(options: &Options) -> ExitCode {
         Name::Fuzz => fuzz::run(options),
         Name::Manners => manners::run(options),
         Name::Evidence => evidence::run(options),
+        Name::Ssrf => ssrf::run(options),
         Name::Power => power::run(options),
         Name::Iofault => iofault::run(options),
     });

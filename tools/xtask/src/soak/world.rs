@@ -102,6 +102,11 @@ impl World {
         self.binaries.join(name)
     }
 
+    /// The folder of the binaries.
+    pub fn binaries(&self) -> &Path {
+        &self.binaries
+    }
+
     /// The folder.
     pub fn folder(&self) -> &Path {
         self.folder.path()
@@ -185,8 +190,18 @@ impl World {
         (dns, smtp_port): (&str, &str),
         more: &[&str],
     ) -> Result<Serve, Failure> {
+        self.ready(self.start_serve(pace, at, (dns, smtp_port), more)?)
+    }
+
+    /// Starts `mailprobe serve` on the folder's data with no flags but these.
+    pub fn serve_bare(&self, flags: &[&str]) -> Result<Serve, Failure> {
+        let mut command = self.mailprobe(&["serve"]);
+        command.args(flags);
+        self.ready(Server::start("mailprobe serve", command, &self.path(SERVE_LOG))?)
+    }
+
+    fn ready(&self, mut server: Server) -> Result<Serve, Failure> {
         let log = self.path(SERVE_LOG);
-        let mut server = self.start_serve(pace, at, (dns, smtp_port), more)?;
         let address = ready_line(&mut server, &log, "listening on http://")?;
         let address = address.parse().map_err(|_| server.complain("listens nowhere"))?;
         Ok(Serve { server, log, address })

@@ -1,0 +1,499 @@
+//! `soak ssrf`: no packet is sent to an address that is not public, whoever names it.
+//!
+//! Two places take names of hosts from strangers: the domain of an address, whose mail hosts are asked (over the API and by
+//! `mailprobe check`), and the URL of a client's metadata. Every address of [`vectors`] is tried in each. The server runs in
+//! namespaces of its own, where a default route leads everything to a device that nobody listens behind; a sniffer sees what is
+//! sent there and on the loopback device.
+//!
+//! 1. hosts at such addresses alone: they are refused, and no packet is seen;
+//! 2. hosts at such addresses and at public ones, at once or one after the other: packets go to the public ones alone;
+//! 3. the filter is off (`--allow-net 0.0.0.0/0`): the sniffer sees packets to each address, so it would have seen them before.
+
+mod cases;
+mod dns;
+mod sniffer;
+mod vectors;
+mod visitor;
+
+use super::world::{Serve, World};
+use super::{Failure, Options, http};
+use crate::interop::process::{self, Server, sleep, wait_until};
+use crate::interop::report::{self, Tally};
+use cases::{Case, Way, address, expected, host, mixed, refused, zone};
+use dns::Resolver;
+use serde_json::Value;
+use sniffer::{Seen, Sniffer};
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+use vectors::{is_connectable, on_the_wire};
+use visitor::Visitor;
+
+const API: &str = "127.0.0.1:8025";
+const API_PORT: u16 = 8025;
+const DNS_PORT: u16 = 53;
+/// Most rows of a batch.
+const BATCH_ROWS: usize = 200;
+const SMTP: u16 = 25;
+const HTTPS: u16 = 443;
+const ENGINE: &[&str] = &[
+    "--resolver",
+    dns::AT,
+    "--pace",
+    "lab",
+    "--ehlo",
+    "probe.example",
+    "--mail-from",
+    "postmaster@probe.example",
+];
+const FILTER_OFF: &[&str] = &["--allow-net", "0.0.0.0/0", "--allow-net", "::/0"];
+const COMMAND_LIMIT: Duration = Duration::from_secs(30);
+const CHECK_LIMIT: Duration = Duration::from_secs(60);
+/// Within this each host that may be contacted has been.
+const CONTACT_LIMIT: Duration = Duration::from_secs(60);
+/// What the engine keeps an answer for, though its time to live is 0, and some more.
+const KEPT: Duration = Duration::from_secs(62);
+/// Each fetch from a host that does not answer takes two seconds, and they go one after the other.
+const SMALL_FETCHES: usize = 6;
+
+/// Spellings that resolvers of systems take for addresses of this host and of the link.
+const SPELLINGS: &[&str] = &[
+    "2130706433",
+    "0x7f000001",
+    "0x7f.1",
+    "127.1",
+    "0177.0.0.1",
+    "127.0.0.0x1",
+    "127.0.0.1.",
+    "0",
+    "0xa9fea9fe",
+    "[::ffff:7f00:1]",
+    "[fe80::1%25lo]",
+    "localhost",
+    "127.0.0.1@8.8.8.8",
+    "8.8.8.8@127.0.0.1",
+    "①②⑦.⓪.⓪.①",
+];
+
+pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
+    match &options.outside {
+        None => enter(options).map(|never| match never {}),
+        Some(outside) => inside(options, outside).map(Some),
+    }
+}
+
+/// Builds what is tested, which may take downloads, and becomes this campaign in namespaces of its own. They are gone with the last
+/// process in them.
+fn enter(options: &Options) -> Result<Infallible, Failure> {
+    let binaries = World::make(options)?.binaries().to_owned();
+    let this = std::env::current_exe().map_err(|error| Failure(format!("where am I: {error}")))?;
+    let mut command = Command::new("unshare");
+    command.args(["--net", "--mount", "--"]).arg(this);
+    command.args(["soak", "ssrf"]).args(options.small.then_some("--small"));
+    command.arg("--bin-dir").arg(binaries).arg("--outside").arg(network_namespace()?);
+    Err(Failure(format!("unshare (package util-linux) does not start: {}", command.exec())))
+}
+
+fn network_namespace() -> Result<PathBuf, Failure> {
+    let path = "/proc/self/ns/net";
+    std::fs::read_link(path).map_err(|error| Failure(format!("{path}: {error}")))
+}
+
+fn inside(options: &Options, outside: &PathBuf) -> Result<Tally, Failure> {
+    if network_namespace()? == *outside {
+        return Err(Failure("this is the network namespace of the machine".into()));
+    }
+    let world = World::make(options)?;
+    prepare(&world)?;
+    let mut campaign = Campaign::new(world, options.small)?;
+    report::line(&format!(
+        "ssrf: {} addresses that are not public, {} hosts that are so in part, in two places",
+        campaign.refused.len(),
+        campaign.mixed.len()
+    ));
+    let mut tally = Tally::default();
+    campaign.go(&mut tally)?;
+    campaign.sniffer.stop()?;
+    Ok(tally)
+}
+
+/// A device that leads nowhere with default routes to it, and our resolver as that of the system.
+fn prepare(world: &World) -> Result<(), Failure> {
+    let run = |program: &str, words: &str| {
+        let mut command = Command::new(program);
+        command.args(words.split(' '));
+        let name = format!("{program} {words}");
+        process::run(command, "", world.folder(), COMMAND_LIMIT)?.success(&name).map(drop)
+    };
+    for words in [
+        "link set lo up",
+        "link add name out0 type veth peer name out1",
+        // Nobody has to answer for an address before a packet is sent to it.
+        "link set dev out0 arp off",
+        "link set dev out0 addrgenmode none",
+        "link set dev out1 addrgenmode none",
+        "link set dev out1 up",
+        "link set dev out0 up",
+        "address add 25.0.0.1/32 dev out0",
+        "-6 address add 2a05:d000::1/128 dev out0 nodad",
+        "route add default dev out0",
+        "-6 route add default dev out0",
+    ] {
+        run("ip", words)?;
+    }
+    for (path, text) in
+        [("/etc/resolv.conf", "nameserver 127.0.0.1\n"), ("/etc/nsswitch.conf", "hosts: files dns\n")]
+    {
+        let file = world.path(path.rsplit('/').next().unwrap_or_default());
+        std::fs::write(&file, text).map_err(|error| Failure(format!("{}: {error}", file.display())))?;
+        run("mount", &format!("--bind {} {path}", file.display()))?;
+    }
+    Ok(())
+}
+
+struct Campaign {
+    world: World,
+    small: bool,
+    sniffer: Sniffer,
+    resolver: Resolver,
+    /// No address of theirs may be contacted.
+    refused: Vec<Case>,
+    mixed: Vec<Case>,
+}
+
+impl Campaign {
+    fn new(world: World, small: bool) -> Result<Campaign, Failure> {
+        let (refused, mixed) = (refused(), mixed(small));
+        let resolver = Resolver::start(zone(&[('r', &refused), ('m', &mixed)]))?;
+        let sniffer = Sniffer::start(vec![API_PORT, DNS_PORT])?;
+        Ok(Campaign { world, small, sniffer, resolver, refused, mixed })
+    }
+
+    fn go(&mut self, tally: &mut Tally) -> Result<(), Failure> {
+        let plans = self.world.plans()?;
+        let plans = plans.each_ref().map(String::as_str);
+        let serve = self.serve(&plans, &[])?;
+        let key = self.world.unlimited("ssrf", 100_000)?;
+        let mut visitor = Visitor::sign_up(serve.address)?;
+        self.sniffer.forget()?;
+        tally.check("mail hosts over the API", self.refuses_mail(&serve, &key));
+        tally.check("mail hosts by `mailprobe check`", self.refuses_by_check());
+        tally.check("hosts of clients", self.refuses_clients(&mut visitor));
+        tally.check("addresses for hosts", self.refuses_literals(&serve, &key, &mut visitor));
+        tally.check("no packet", self.nothing_sent());
+        tally.check("public addresses besides, by `mailprobe check`", self.asks_by_check());
+        tally.check("public addresses besides, over the API", self.asks_mail(&serve, &key));
+        tally.check("public addresses besides, of clients", self.asks_clients(&mut visitor));
+        if !self.small {
+            sleep(KEPT)?;
+            tally.check("rebound, once the answers are old", self.asks_again(&serve, &key));
+        }
+        let log = serve.log()?;
+        serve.kill();
+        tally.check(
+            "no packet but to public addresses",
+            self.seen_all(&self.mixed, None, &self.sniffer.seen()?),
+        );
+        tally.check("no panic", super::hostile::no_panic(&log));
+
+        self.sniffer.forget()?;
+        tally.check("without the filter, by `mailprobe check`", self.open_check());
+        // On a folder of its own: it would go on with the batches of the other.
+        self.world.use_data("open");
+        let serve = self.serve(&plans, FILTER_OFF)?;
+        let key = self.world.unlimited("ssrf", 100_000)?;
+        let mut visitor = Visitor::sign_up(serve.address)?;
+        self.sniffer.forget()?;
+        tally.check("without the filter, over the API", self.open_mail(&serve, &key));
+        tally.check("without the filter, hosts of clients", self.open_clients(&mut visitor));
+        serve.kill();
+        Ok(())
+    }
+
+    fn serve(&self, plans: &[&str], more: &[&str]) -> Result<Serve, Failure> {
+        self.world.serve_bare(&[&["--listen", API], ENGINE, plans, more].concat())
+    }
+
+    /// Each is answered as docs/verdicts.md says of a domain without a host that may be contacted.
+    fn refuses_mail(&self, serve: &Serve, key: &str) -> Result<String, String> {
+        let mut said = Vec::new();
+        for (index, case) in self.refused.iter().enumerate() {
+            let answer = http::verify(serve.address, key, &address("api", 'r', index))?;
+            if answer.status != 200 || answer.text("reason") != expected(case) {
+                said.push(format!("{}: {} {}", case.name, answer.status, answer.body));
+            }
+        }
+        counted(self.refused.len(), &said)
+    }
+
+    fn refuses_by_check(&self) -> Result<String, String> {
+        let rows: Vec<String> = (0..self.refused.len()).map(|index| address("check", 'r', index)).collect();
+        let said = self.check(&rows)?;
+        let wrong = |(case, row): (&Case, &String)| {
+            let (reason, _) = said.get(row).map_or(("", ""), |(reason, rule)| (reason, rule));
+            (reason != expected(case)).then(|| format!("{}: {:?}", case.name, said.get(row)))
+        };
+        counted(rows.len(), &self.refused.iter().zip(&rows).filter_map(wrong).collect::<Vec<_>>())
+    }
+
+    fn refuses_clients(&self, visitor: &mut Visitor) -> Result<String, String> {
+        let mut said = Vec::new();
+        for (index, case) in self.refused.iter().enumerate() {
+            let host = host("oauth", 'r', index);
+            let page =
+                visitor.consent(&format!("https://{host}/client.json")).map_err(|failure| failure.0)?;
+            if page.status != 400 || !page.text.contains("no address that may be contacted") {
+                said.push(format!("{}: {} {}", case.name, page.status, page.text));
+            } else if self.resolver.asked(&host) == 0 {
+                said.push(format!("{}: another resolver was asked", case.name));
+            }
+        }
+        counted(self.refused.len(), &said)
+    }
+
+    /// Addresses where names belong: in the URL of a client, and in the address of a recipient.
+    fn refuses_literals(&self, serve: &Serve, key: &str, visitor: &mut Visitor) -> Result<String, String> {
+        let literals: Vec<IpAddr> = self
+            .refused
+            .iter()
+            .filter(|case| case.way == Way::Mx)
+            .flat_map(|case| case.first.clone())
+            .collect();
+        let mut said = Vec::new();
+        let in_brackets = |address: &IpAddr| match address {
+            IpAddr::V4(v4) => v4.to_string(),
+            IpAddr::V6(v6) => format!("[{v6}]"),
+        };
+        let hosts: Vec<String> =
+            literals.iter().map(in_brackets).chain(SPELLINGS.iter().map(|it| (*it).into())).collect();
+        for host in &hosts {
+            for port in ["", ":25"] {
+                let url = format!("https://{host}{port}/client.json");
+                let page = visitor.consent(&url).map_err(|failure| failure.0)?;
+                if page.status != 400 {
+                    said.push(format!("{url}: {} {}", page.status, page.text));
+                }
+            }
+        }
+        for literal in &literals {
+            let domain = if literal.is_ipv4() { format!("[{literal}]") } else { format!("[IPv6:{literal}]") };
+            let answer = http::verify(serve.address, key, &format!("user@{domain}"))?;
+            if answer.status != 200 || answer.text("reason") != "invalid_syntax" {
+                said.push(format!("user@{domain}: {} {}", answer.status, answer.body));
+            }
+        }
+        counted(hosts.len() * 2 + literals.len(), &said)
+    }
+
+    fn nothing_sent(&self) -> Result<String, String> {
+        let seen = self.sniffer.seen().map_err(|failure| failure.0)?;
+        if seen.is_empty() { Ok("0 packets".into()) } else { Err(format!("{seen:?}")) }
+    }
+
+    /// Who has a public address is asked there; after that, who had one has none any more.
+    fn asks_by_check(&self) -> Result<String, String> {
+        let rows: Vec<String> = (0..self.mixed.len()).map(|index| address("check", 'm', index)).collect();
+        self.check_until_seen(&rows, &self.mixed, &[])?;
+        let rebound = |(index, case): (usize, &Case)| case.is_rebound().then(|| rows[index].clone());
+        let rows: Vec<String> = self.mixed.iter().enumerate().filter_map(rebound).collect();
+        let before = self.sniffer.seen().map_err(|failure| failure.0)?;
+        let said = self.check(&rows)?;
+        let wrong: Vec<&String> =
+            rows.iter().filter(|row| said.get(*row).is_none_or(|(_, rule)| rule != "no_mail_host")).collect();
+        let after = self.sniffer.seen().map_err(|failure| failure.0)?;
+        if !wrong.is_empty() || after != before {
+            return Err(format!("{said:?}, and was sent: {after:?}, before: {before:?}"));
+        }
+        self.seen_all(&self.mixed, Some(SMTP), &after)
+    }
+
+    fn asks_mail(&self, serve: &Serve, key: &str) -> Result<String, String> {
+        self.sniffer.forget().map_err(|failure| failure.0)?;
+        let rows: Vec<String> = (0..self.mixed.len()).map(|index| address("api", 'm', index)).collect();
+        self.submit_until_seen(serve, key, &rows, &self.mixed)
+    }
+
+    fn asks_clients(&self, visitor: &mut Visitor) -> Result<String, String> {
+        self.sniffer.forget().map_err(|failure| failure.0)?;
+        let mut rebound = 0;
+        for (index, case) in self.mixed.iter().enumerate().filter(|(_, case)| case.way != Way::Implicit) {
+            let host = host("oauth", 'm', index);
+            let page = visitor.consent(&format!("https://{host}/1.json")).map_err(|failure| failure.0)?;
+            if page.status != 400 {
+                return Err(format!("{}: {} {}", case.name, page.status, page.text));
+            }
+            if !case.is_rebound() {
+                continue;
+            }
+            rebound += 1;
+            let page = visitor.consent(&format!("https://{host}/2.json")).map_err(|failure| failure.0)?;
+            if page.status != 400 || !page.text.contains("no address that may be contacted") {
+                return Err(format!("{}, again: {} {}", case.name, page.status, page.text));
+            }
+            if self.resolver.asked(&host) < 2 {
+                return Err(format!("{}: its addresses were not asked for again", case.name));
+            }
+        }
+        let seen = self.sniffer.seen().map_err(|failure| failure.0)?;
+        // Sessions of the check over the API may still begin.
+        let seen = seen.into_iter().filter(|packet| packet.port != SMTP).collect();
+        let asked: Vec<&Case> = self.mixed.iter().filter(|case| case.way != Way::Implicit).collect();
+        Ok(format!("{}, {rebound} of them rebound", seen_all(&asked, Some(HTTPS), &seen)?))
+    }
+
+    /// The engine asks DNS again, and is told another address now.
+    fn asks_again(&self, serve: &Serve, key: &str) -> Result<String, String> {
+        let mut said = Vec::new();
+        let rebound = self.mixed.iter().enumerate().filter(|(_, case)| case.is_rebound());
+        let mut count = 0;
+        for (index, case) in rebound {
+            count += 1;
+            let answer = http::verify(serve.address, key, &format!("other-{}", address("api", 'm', index)))?;
+            let asked = self.resolver.asked(&host("api", 'm', index));
+            if answer.status != 200 || answer.text("reason") != "mailbox_not_found" || asked < 2 {
+                said.push(format!(
+                    "{}: {} {}, DNS asked {asked} times",
+                    case.name, answer.status, answer.body
+                ));
+            }
+        }
+        counted(count, &said)
+    }
+
+    fn seen_all(&self, cases: &[Case], port: Option<u16>, seen: &Seen) -> Result<String, String> {
+        seen_all(&cases.iter().collect::<Vec<_>>(), port, seen)
+    }
+
+    fn open_check(&self) -> Result<String, String> {
+        let open = self.open_cases();
+        let rows: Vec<String> = open.iter().map(|(index, _)| address("check", 'r', *index)).collect();
+        let cases: Vec<Case> = open.into_iter().map(|(_, case)| case).collect();
+        self.check_until_seen(&rows, &cases, FILTER_OFF)
+    }
+
+    fn open_mail(&self, serve: &Serve, key: &str) -> Result<String, String> {
+        let open = self.open_cases();
+        let rows: Vec<String> = open.iter().map(|(index, _)| address("open", 'r', *index)).collect();
+        let cases: Vec<Case> = open.into_iter().map(|(_, case)| case).collect();
+        self.submit_until_seen(serve, key, &rows, &cases)
+    }
+
+    fn open_clients(&self, visitor: &mut Visitor) -> Result<String, String> {
+        let mut cases = self.open_cases();
+        cases.retain(|(_, case)| case.is_sample && case.way == Way::Mx);
+        if self.small {
+            let step = cases.len().div_ceil(SMALL_FETCHES);
+            cases = cases.into_iter().step_by(step).collect();
+        }
+        for (index, _) in &cases {
+            let url = format!("https://{}/client.json", host("open", 'r', *index));
+            visitor.consent(&url).map_err(|failure| failure.0)?;
+        }
+        let seen = self.sniffer.seen().map_err(|failure| failure.0)?;
+        let seen = seen.into_iter().filter(|packet| packet.port == HTTPS).collect();
+        seen_all(&cases.iter().map(|(_, case)| case).collect::<Vec<_>>(), Some(HTTPS), &seen)
+    }
+
+    /// What must be contacted where everything may be, with its place among [`Campaign::refused`].
+    fn open_cases(&self) -> Vec<(usize, Case)> {
+        let connectable = |(index, case): (usize, &Case)| {
+            let Case { name, way, is_sample, .. } = case;
+            let public: Vec<IpAddr> = case.first.iter().copied().filter(|it| is_connectable(*it)).collect();
+            let (first, later) = (public.clone(), public.clone());
+            let case = Case { name: name.clone(), way: *way, first, later, public, is_sample: *is_sample };
+            (!case.public.is_empty()).then_some((index, case))
+        };
+        self.refused.iter().enumerate().filter_map(connectable).collect()
+    }
+
+    /// Starts `mailprobe check` and waits until it has asked all hosts; their answers never come.
+    fn check_until_seen(&self, rows: &[String], cases: &[Case], more: &[&str]) -> Result<String, String> {
+        let log = self.world.path("check.log");
+        let checking = Server::start("mailprobe check", self.check_command(rows, more), &log);
+        let checking = checking.map_err(|failure| failure.0)?;
+        let seen = self.wait_until_seen(cases)?;
+        drop(checking);
+        self.seen_all(cases, Some(SMTP), &seen)
+    }
+
+    fn submit_until_seen(
+        &self,
+        serve: &Serve,
+        key: &str,
+        rows: &[String],
+        cases: &[Case],
+    ) -> Result<String, String> {
+        for rows in rows.chunks(BATCH_ROWS) {
+            let answer = http::submit(serve.address, key, "", rows)?;
+            if answer.status != 202 {
+                return Err(format!("{} {}", answer.status, answer.body));
+            }
+        }
+        let seen = self.wait_until_seen(cases)?;
+        self.seen_all(cases, Some(SMTP), &seen)
+    }
+
+    /// Waits until there were packets to all public addresses of the cases, and gives all that were sent.
+    fn wait_until_seen(&self, cases: &[Case]) -> Result<Seen, String> {
+        let all: BTreeSet<IpAddr> =
+            cases.iter().flat_map(|case| &case.public).map(|it| on_the_wire(*it)).collect();
+        let mut missing = BTreeSet::new();
+        let waited = wait_until("packets", CONTACT_LIMIT, || {
+            let seen: BTreeSet<IpAddr> = self.sniffer.so_far().iter().map(|packet| packet.to).collect();
+            missing = all.difference(&seen).copied().collect();
+            Ok(missing.is_empty())
+        });
+        waited.map_err(|failure| format!("{}, to {missing:?}", failure.0))?;
+        self.sniffer.seen().map_err(|failure| failure.0)
+    }
+
+    fn check_command(&self, rows: &[String], more: &[&str]) -> Command {
+        let mut command = Command::new(self.world.binary("mailprobe"));
+        command.args(["check", "--json"]).args(ENGINE).args(more).args(rows);
+        self.world.keep_state_here(&mut command);
+        command
+    }
+
+    /// Reason and rule of each address.
+    fn check(&self, rows: &[String]) -> Result<BTreeMap<String, (String, String)>, String> {
+        let command = self.check_command(rows, &[]);
+        let finished =
+            process::run(command, "", self.world.folder(), CHECK_LIMIT).map_err(|failure| failure.0)?;
+        let mut said = BTreeMap::new();
+        for line in finished.stdout.lines() {
+            let row: Value = serde_json::from_str(line).map_err(|error| format!("{line}: {error}"))?;
+            let text = |field: &str| row[field].as_str().unwrap_or_default().to_owned();
+            said.insert(text("email"), (text("reason"), text("rule")));
+        }
+        if said.len() == rows.len() {
+            Ok(said)
+        } else {
+            Err(format!("{} {}", finished.stdout, finished.stderr))
+        }
+    }
+}
+
+/// Packets went to each public address of the cases, and to nobody else; with a port, to that alone.
+fn seen_all(cases: &[&Case], port: Option<u16>, seen: &Seen) -> Result<String, String> {
+    let all: BTreeSet<IpAddr> =
+        cases.iter().flat_map(|case| &case.public).map(|it| on_the_wire(*it)).collect();
+    let stray: Vec<_> = seen
+        .iter()
+        .filter(|packet| !all.contains(&packet.to) || port.is_some_and(|port| packet.port != port))
+        .collect();
+    let missing: Vec<&IpAddr> =
+        all.iter().filter(|it| !seen.iter().any(|packet| packet.to == **it)).collect();
+    let missing = if port.is_some() { missing } else { Vec::new() };
+    if !stray.is_empty() || !missing.is_empty() {
+        return Err(format!("packets to {stray:?}; none to {missing:?}"));
+    }
+    Ok(format!("packets to {} addresses of {} hosts and to no other", all.len(), cases.len()))
+}
+
+fn counted(count: usize, wrong: &[String]) -> Result<String, String> {
+    if wrong.is_empty() { Ok(format!("{count} refused")) } else { Err(wrong.join("\n      ")) }
+}

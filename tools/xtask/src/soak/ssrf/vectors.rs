@@ -1,0 +1,247 @@
+//! Addresses that must not be contacted: IANA's special-purpose registries, written down from the registries and not from the
+//! filter under test, and IPv4 addresses of theirs inside IPv6 addresses.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// <https://www.iana.org/assignments/iana-ipv4-special-registry/>, and multicast: network, prefix length, name.
+const IPV4: &[(&str, u32, &str)] = &[
+    ("0.0.0.0", 8, "this network"),
+    ("0.0.0.0", 32, "this host"),
+    ("10.0.0.0", 8, "private use"),
+    ("100.64.0.0", 10, "shared address space"),
+    ("127.0.0.0", 8, "loopback"),
+    ("169.254.0.0", 16, "link local"),
+    ("172.16.0.0", 12, "private use"),
+    ("192.0.0.0", 24, "IETF protocol assignments"),
+    ("192.0.0.0", 29, "service continuity"),
+    ("192.0.0.8", 32, "dummy"),
+    ("192.0.0.9", 32, "PCP"),
+    ("192.0.0.10", 32, "TURN"),
+    ("192.0.0.170", 31, "NAT64 discovery"),
+    ("192.0.2.0", 24, "TEST-NET-1"),
+    ("192.31.196.0", 24, "AS112-v4"),
+    ("192.52.193.0", 24, "AMT"),
+    ("192.88.99.0", 24, "6to4 relay"),
+    ("192.88.99.2", 32, "6a44 relay"),
+    ("192.168.0.0", 16, "private use"),
+    ("192.175.48.0", 24, "direct delegation AS112"),
+    ("198.18.0.0", 15, "benchmarking"),
+    ("198.51.100.0", 24, "TEST-NET-2"),
+    ("203.0.113.0", 24, "TEST-NET-3"),
+    ("224.0.0.0", 4, "multicast"),
+    ("240.0.0.0", 4, "reserved"),
+    ("255.255.255.255", 32, "limited broadcast"),
+];
+
+/// <https://www.iana.org/assignments/iana-ipv6-special-registry/>, multicast, and what was returned or deprecated. The blocks
+/// that hold IPv4 addresses are below.
+const IPV6: &[(&str, u32, &str)] = &[
+    ("::", 128, "unspecified"),
+    ("::1", 128, "loopback"),
+    ("64:ff9b:1::", 48, "local NAT64"),
+    ("100::", 64, "discard only"),
+    ("100:0:0:1::", 64, "dummy"),
+    ("2001::", 23, "IETF protocol assignments"),
+    ("2001::", 32, "Teredo"),
+    ("2001:1::1", 128, "PCP"),
+    ("2001:1::2", 128, "TURN"),
+    ("2001:1::3", 128, "DNS-SD SRP"),
+    ("2001:2::", 48, "benchmarking"),
+    ("2001:3::", 32, "AMT"),
+    ("2001:4:112::", 48, "AS112-v6"),
+    ("2001:10::", 28, "ORCHID"),
+    ("2001:20::", 28, "ORCHIDv2"),
+    ("2001:30::", 28, "drone remote ID"),
+    ("2001:db8::", 32, "documentation"),
+    ("2620:4f:8000::", 48, "direct delegation AS112"),
+    ("3ffe::", 16, "6bone"),
+    ("3fff::", 20, "documentation"),
+    ("5f00::", 16, "SRv6 SIDs"),
+    ("fc00::", 7, "unique local"),
+    ("fe80::", 10, "link local"),
+    ("fec0::", 10, "site local"),
+    ("ff00::", 8, "multicast"),
+];
+
+/// IPv4 addresses that are embedded in every way.
+const EMBEDDED: &[Ipv4Addr] = &[
+    Ipv4Addr::new(10, 200, 0, 1),
+    Ipv4Addr::new(100, 100, 100, 200),
+    Ipv4Addr::new(127, 0, 0, 3),
+    Ipv4Addr::new(169, 254, 169, 254),
+    Ipv4Addr::new(172, 31, 255, 254),
+    Ipv4Addr::new(192, 168, 1, 1),
+];
+
+/// A way to write an IPv4 address as an IPv6 one.
+type Embedding = (&'static str, fn(u128) -> u128);
+
+const EMBEDDINGS: &[Embedding] = &[
+    ("IPv4-mapped", |v4| 0xffff << 32 | v4),
+    ("IPv4-compatible", |v4| v4),
+    ("IPv4-translated", |v4| 0xffff << 48 | v4),
+    ("6to4", |v4| 0x2002 << 112 | v4 << 80 | 1),
+    ("NAT64", |v4| 0x64_ff9b << 96 | v4),
+    // RFC 6052 2.2 puts the address of a prefix of 48 bits around bits 64 to 71, which are zero.
+    ("local NAT64", |v4| 0x64_ff9b_0001 << 80 | v4 >> 16 << 64 | (v4 & 0xffff) << 40),
+    // The server in clear, the client inverted: RFC 4380 4.
+    ("Teredo server", |v4| 0x2001 << 112 | v4 << 64 | 0xf7f7_f7f7),
+    ("Teredo client", |v4| 0x2001 << 112 | 0x0808_0808 << 64 | (!v4 & 0xffff_ffff)),
+    ("ISATAP", |v4| 0x2a00_1450_4001_0001 << 64 | 0x5efe << 32 | v4),
+    ("ISATAP, universal", |v4| 0x2a00_1450_4001_0001 << 64 | 0x0200_5efe << 32 | v4),
+    ("ISATAP in 6to4", |v4| 0x2002_0808_0808_0001 << 64 | 0x5efe << 32 | v4),
+];
+
+/// Addresses that may be contacted. The filter has to let them through, or it would not be known whether anything gets through.
+const PUBLIC: &[&str] = &[
+    "8.8.8.8",
+    "2a00:1450:4001::1a",
+    "::ffff:8.8.4.4",
+    "9.255.255.255",
+    "11.0.0.0",
+    "64:ff9b::8.8.8.8",
+    "2002:808:808::1",
+    "2a00:1450:4001:1:200:5efe:8.8.8.8",
+];
+
+const LOOPBACK_BROADCAST: Ipv4Addr = Ipv4Addr::new(127, 255, 255, 255);
+
+/// An address and where it is from.
+#[derive(Debug, Clone)]
+pub struct Vector {
+    pub name: String,
+    pub address: IpAddr,
+    /// It stands for its block or embedding where not every address of it can be tried.
+    pub is_sample: bool,
+}
+
+/// Every address that must not be contacted, each once: the first, a middle and the last address of each block, and every
+/// embedding of each of [`EMBEDDED`].
+pub fn forbidden() -> Vec<Vector> {
+    let mut vectors: Vec<Vector> = Vec::new();
+    let blocks = IPV4.iter().map(|row| (row, 32)).chain(IPV6.iter().map(|row| (row, 128)));
+    for (&(network, length, name), width) in blocks {
+        let Ok(network) = network.parse::<IpAddr>() else { continue };
+        let (first, free) = (bits(network), width - length);
+        let last = first | mask(free);
+        let middle = first | ((mask(free) / 2) ^ (mask(free) / 5));
+        for (bits, which) in [(middle, "middle"), (first, "first"), (last, "last")] {
+            let address = if width == 32 { of_v4(bits) } else { IpAddr::V6(bits.into()) };
+            if !vectors.iter().any(|known| known.address == address) {
+                let name = format!("{network}/{length} {name}, {which}: {address}");
+                vectors.push(Vector { name, address, is_sample: which == "middle" });
+            }
+        }
+    }
+    for (name, embed) in EMBEDDINGS {
+        for (index, v4) in EMBEDDED.iter().enumerate() {
+            let address = IpAddr::V6(embed(v4.to_bits().into()).into());
+            let name = format!("{name} of {v4}: {address}");
+            vectors.push(Vector { name, address, is_sample: index == 0 });
+        }
+    }
+    vectors
+}
+
+/// Every address that may be contacted.
+pub fn public() -> Vec<Vector> {
+    let vector = |text: &&str| {
+        let address = text.parse().ok()?;
+        Some(Vector { name: format!("public: {text}"), address, is_sample: true })
+    };
+    PUBLIC.iter().filter_map(vector).collect()
+}
+
+/// Where the kernel sends what is meant for an address: the IPv4 address of a mapped one, and this host for none.
+pub fn on_the_wire(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
+        other => other,
+    }
+}
+
+/// Whether anybody connects to an address where no filter forbids it. The kernel lets nobody connect to groups, nor to everybody on
+/// a link (as 127.255.255.255), nor to a link that is not named, and the engine takes an unspecified address for a denial. About these nothing can be shown
+/// with the filter off.
+pub fn is_connectable(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        it if it.is_unspecified() => false,
+        IpAddr::V4(v4) => !v4.is_multicast() && !v4.is_broadcast() && v4 != LOOPBACK_BROADCAST,
+        IpAddr::V6(v6) => !v6.is_multicast() && !v6.is_unicast_link_local(),
+    }
+}
+
+fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => v4.to_bits().into(),
+        IpAddr::V6(v6) => v6.to_bits(),
+    }
+}
+
+fn of_v4(bits: u128) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::from_bits(u32::try_from(bits).unwrap_or(u32::MAX)))
+}
+
+/// So many low bits.
+fn mask(bits: u32) -> u128 {
+    u128::MAX.checked_shr(128 - bits).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_is_there() {
+        let vectors = forbidden();
+        for (network, ..) in IPV4.iter().chain(IPV6) {
+            let network: IpAddr = network.parse().unwrap();
+            assert!(vectors.iter().any(|vector| vector.address == network), "{network}");
+        }
+        assert_eq!(public().len(), PUBLIC.len());
+        assert!(vectors.len() >= 40 + EMBEDDINGS.len() * EMBEDDED.len());
+    }
+
+    #[test]
+    fn blocks_end_where_they_should() {
+        let has = |text: &str| forbidden().iter().any(|it| it.address == text.parse::<IpAddr>().unwrap());
+        for text in [
+            "10.255.255.255",
+            "172.31.255.255",
+            "2001:1ff:ffff:ffff:ffff:ffff:ffff:ffff",
+            "febf:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+        ] {
+            assert!(has(text), "{text}");
+        }
+        for Vector { name, address, .. } in forbidden() {
+            let inside = |(network, length, _): &(&str, u32, &str), width: u32| {
+                let network: IpAddr = network.parse().unwrap();
+                network.is_ipv4() == address.is_ipv4()
+                    && (bits(network) ^ bits(address)).checked_shr(width - length).unwrap_or(0) == 0
+            };
+            let listed = IPV4.iter().any(|row| inside(row, 32)) || IPV6.iter().any(|row| inside(row, 128));
+            assert!(listed || name.contains(" of "), "{name}");
+        }
+    }
+
+    #[test]
+    fn embeddings_are_as_their_documents_write_them() {
+        let v4 = u128::from(Ipv4Addr::new(192, 0, 2, 33).to_bits());
+        for (row, expected) in EMBEDDINGS.iter().zip([
+            "::ffff:192.0.2.33",
+            "::192.0.2.33",
+            "::ffff:0:192.0.2.33",
+            "2002:c000:221::1",
+            "64:ff9b::192.0.2.33",
+            "64:ff9b:1:c000:2:2100::",
+            "2001:0:c000:221::f7f7:f7f7",
+            "2001:0:808:808::3fff:fdde",
+            "2a00:1450:4001:1:0:5efe:c000:221",
+            "2a00:1450:4001:1:200:5efe:c000:221",
+            "2002:808:808:1:0:5efe:c000:221",
+        ]) {
+            assert_eq!(Ipv6Addr::from_bits((row.1)(v4)), expected.parse::<Ipv6Addr>().unwrap(), "{}", row.0);
+        }
+    }
+}
