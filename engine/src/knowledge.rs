@@ -39,6 +39,8 @@ pub(crate) struct Knowledge {
     mailbox_changes: u64,
     /// What hosts answered to single checks.
     singles: HashMap<Rc<str>, SingleRun>,
+    /// When hosts changed their behaviour last.
+    changed: HashMap<Rc<str>, Instant>,
     keyed: Hashing,
 }
 
@@ -294,10 +296,25 @@ impl Knowledge {
     }
 
     /// The host accepts everyone where it refused unknown recipients: it is not believed before it refuses one again.
-    pub(crate) fn doubt(&mut self, host: &Rc<str>) {
+    pub(crate) fn doubt(&mut self, host: &Rc<str>, now: Instant) {
+        if self.changed.len() >= KNOWN_MAILBOXES_MAX && !self.changed.contains_key(host) {
+            self.changed.clear();
+        }
+        self.changed.insert(Rc::clone(host), now);
         if let Some(run) = self.singles.get_mut(host) {
             run.accepted = CONTROL_ACCEPTS_MAX;
         }
+    }
+
+    /// Whether a refusal counts only if somebody was accepted behind it: the host changed its behaviour within the hour, or another
+    /// session showed that the domain accepts everyone.
+    pub(crate) fn doubts_refusals(&self, number: u64, host: &Rc<str>, now: Instant) -> bool {
+        let accepts_all = |known: &Known| {
+            let fresh = known.at + CONTROL_TTL > now && known.finding == ControlFinding::AcceptsAll;
+            fresh && !known.has_refused_many(now)
+        };
+        self.changed.get(host).is_some_and(|at| *at + CONTROL_TTL > now)
+            || self.known.get(&number).is_some_and(accepts_all)
     }
 
     /// The host refused a control recipient.
@@ -639,12 +656,32 @@ mod tests {
         assert!(!knowledge.believes(&host), "a refusal that nobody proved does not begin anew");
         knowledge.on_control_refused(&host);
         assert!(knowledge.believes(&host));
-        knowledge.doubt(&host);
+        knowledge.doubt(&host, Instant::now());
         assert!(!knowledge.believes(&host), "it accepts everyone now");
         for n in 0..2 * KNOWN_MAILBOXES_MAX {
             knowledge.on_single(&format!("mx{n}.example").into(), true);
         }
         assert!(knowledge.singles.len() <= KNOWN_MAILBOXES_MAX);
+    }
+
+    #[test]
+    fn refusals_are_doubted_where_the_host_changed_or_the_domain_accepts_everyone() {
+        let (host, other): (Rc<str>, Rc<str>) = ("mx.a.example".into(), "mx.b.example".into());
+        let now = Instant::now();
+        let mut knowledge = Knowledge::default();
+        assert!(!knowledge.doubts_refusals(NUMBER, &host, now));
+        knowledge.doubt(&host, now);
+        assert!(knowledge.doubts_refusals(NUMBER, &host, now));
+        assert!(!knowledge.doubts_refusals(NUMBER, &other, now), "another host");
+        assert!(!knowledge.doubts_refusals(NUMBER, &host, now + CONTROL_TTL), "long ago");
+        knowledge.learned(NUMBER, AcceptsAll, false, now);
+        assert!(knowledge.doubts_refusals(NUMBER, &other, now));
+        assert!(!knowledge.doubts_refusals(NUMBER + 1, &other, now), "another domain");
+        assert!(!knowledge.doubts_refusals(NUMBER, &other, now + CONTROL_TTL), "long ago");
+        for n in 0..2 * KNOWN_MAILBOXES_MAX {
+            knowledge.doubt(&format!("mx{n}.example").into(), now);
+        }
+        assert!(knowledge.changed.len() <= KNOWN_MAILBOXES_MAX);
     }
 
     #[test]

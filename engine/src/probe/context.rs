@@ -84,6 +84,13 @@ impl<R: Runtime> ProbeContext<'_, R> {
         Context { honest: self.group.is_honest(), known, no_postmaster }
     }
 
+    /// Whether a refusal of the domain's counts only with an accept behind it.
+    pub(super) fn doubts_refusals(&self, domain: &Domain) -> bool {
+        let (number, now) = (self.number(domain), R::now());
+        let knowledge = self.shard.knowledge.borrow();
+        !self.group.is_honest() && knowledge.doubts_refusals(number, &self.route().host, now)
+    }
+
     /// Whether this host, or another one of the same domains, accepted a mailbox within the hour.
     pub(super) fn has_known_mailbox(&self) -> bool {
         let (knowledge, now) = (self.shard.knowledge.borrow(), R::now());
@@ -144,7 +151,7 @@ impl<R: Runtime> ProbeContext<'_, R> {
             // So many it bears; the next session stops before.
             self.group.site.pace.borrow_mut().tarpitted(refusals_proven - 1);
         }
-        self.shard.knowledge.borrow_mut().doubt(&route.host);
+        self.shard.knowledge.borrow_mut().doubt(&route.host, now);
         let mut told: Vec<&Domain> = Vec::new();
         for one in released {
             let domain = one.item.address.domain();

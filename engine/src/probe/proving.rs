@@ -399,7 +399,7 @@ pub(super) fn release<R: Runtime>(context: &ProbeContext<'_, R>, course: &Course
     } else if alive {
         context.route().changes.set(0);
         learn_refusals(context, &released, R::now());
-        context.group.on_proven(released.iter().filter(|one| one.proof == Proof::Proven).count());
+        context.group.on_proven(released.iter().filter(|one| is_answer(one.proof)).count());
     }
     let is_untold = |one: &Released<Work>| one.held != Held::Accepted && one.proof == Proof::Unclear;
     let only_catch_all = only_catch_all(&released);
@@ -429,7 +429,7 @@ pub(super) fn release<R: Runtime>(context: &ProbeContext<'_, R>, course: &Course
 /// Remembers of which domains recipients were refused, and none accepted: where that adds up they cannot be domains that accept
 /// everyone.
 fn learn_refusals<R: Runtime>(context: &ProbeContext<'_, R>, released: &[Released<Work>], now: Instant) {
-    let is_refused = |one: &&Released<Work>| one.held == Held::Refused && one.proof == Proof::Proven;
+    let is_refused = |one: &&Released<Work>| one.held == Held::Refused && is_answer(one.proof);
     if !context.group.catch_alls.get() && released.iter().filter(is_refused).count() < RUN_MIN as usize {
         return;
     }
@@ -507,6 +507,8 @@ fn settle_released<R: Runtime>(
     #[cfg(feature = "sim")]
     let proof = mistaken(held, proof);
     let evidence = Some(context.evidence_key(work.address.domain()));
+    let doubted = proof == Proof::Assumed && context.doubts_refusals(work.address.domain());
+    let proof = if doubted { Proof::Changed } else { proof };
     work.note(|| format!("checkpoint: {}", in_words_of(held, proof)));
     if held == Held::Accepted && matches!(proof, Proof::CatchAll | Proof::Changed) {
         context.shard.knowledge.borrow_mut().unproven_mailbox(&context.route().host, work.address.as_str());
@@ -531,15 +533,17 @@ fn settle_released<R: Runtime>(
             work.finish(unverifiable("control_unclear", Some(CONTROL_UNKNOWN_TTL)));
             None
         }
-        (Held::Accepted, Proof::Lost | Proof::Carried) => {
+        (Held::Accepted, Proof::Lost | Proof::Carried | Proof::Assumed) => {
             work.was_accepted = true;
             returned(work, UNANSWERED, now)
         }
         // It contradicts an earlier session, and the session ended before anybody could be asked about it.
-        (Held::Refused | Held::Denied, Proof::Proven) if work.was_accepted && !closed.alive => {
+        (Held::Refused | Held::Denied, Proof::Proven | Proof::Assumed)
+            if work.was_accepted && !closed.alive =>
+        {
             returned(work, UNPROVEN, now)
         }
-        (Held::Refused | Held::Denied, Proof::Proven) => {
+        (Held::Refused | Held::Denied, Proof::Proven | Proof::Assumed) => {
             let reason = reason_at_rcpt(&said);
             work.finish(Finding { reason, rule: said.rule, retry_after: None, evidence });
             None
@@ -579,6 +583,11 @@ fn settle_released<R: Runtime>(
     }
 }
 
+/// Whether an answer counts, as far as its session shows.
+fn is_answer(proof: Proof) -> bool {
+    matches!(proof, Proof::Proven | Proof::Assumed)
+}
+
 /// Takes an answer for proven, where such a defect is planted.
 #[cfg(feature = "sim")]
 fn mistaken(held: Held, proof: Proof) -> Proof {
@@ -594,7 +603,9 @@ fn mistaken(held: Held, proof: Proof) -> Proof {
 fn in_words_of(held: Held, proof: Proof) -> &'static str {
     match (held, proof) {
         (Held::Accepted, Proof::Proven) => "an unknown recipient of the domain was refused behind the accept",
-        (_, Proof::Proven) => "no change of the server's behaviour was seen behind the refusal",
+        (_, Proof::Proven | Proof::Assumed) => {
+            "no change of the server's behaviour was seen behind the refusal"
+        }
         (_, Proof::CatchAll) => "the control recipient was accepted, too",
         (_, Proof::Changed) => "the server changed its behaviour, so the answer proves nothing",
         (_, Proof::Unclear) => "what was asked behind the answer brought no clear reply",

@@ -125,6 +125,8 @@ pub struct Context {
 pub enum Proof {
     /// It counts.
     Proven,
+    /// A refusal that nothing contradicts, while nobody was accepted behind it: it counts where nothing else is known of the host.
+    Assumed,
     /// An accept that shows nothing: the domain accepts everyone.
     CatchAll,
     /// The server changed its behaviour, or contradicts what it showed before: it proves nothing.
@@ -468,12 +470,13 @@ impl<T> SessionEvidence<T> {
             _ if accepted_behind => Proof::Proven,
             // A mailbox that was accepted before is refused.
             _ if self.known == Some(Told::Refused) => Proof::Changed,
-            None if needs_none => Proof::Proven,
+            None if context.honest => Proof::Proven,
+            None if needs_none => Proof::Assumed,
             None if self.changed => Proof::Changed,
             None if !alive && (is_carried || self.may_be_carried(entry)) => Proof::Carried,
             None => Proof::Lost,
             // `postmaster@` is refused like the others, or brought no clear answer: no mailbox is known that could tell.
-            Some(_) if self.known.is_none() && !self.changed => Proof::Proven,
+            Some(_) if self.known.is_none() && !self.changed => Proof::Assumed,
             Some(_) if self.known.is_none() => Proof::Changed,
             Some(_) => Proof::Unclear,
         }

@@ -119,7 +119,8 @@ fn run(seed: u64, fault: Option<Fault>, telling: Option<u64>) -> Result<Outcome,
         shards: plan.shards,
         pace: plan.pace,
         sessions: plan.sessions,
-        tickets_max: 4096,
+        // Whoever asks holds no more than the engine takes.
+        tickets_max: plan.asked.len().max(4096),
         installation: std::array::from_fn(|at| seed.to_le_bytes()[at % 8]),
         ..EngineConfig::default()
     };
