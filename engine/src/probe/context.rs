@@ -84,11 +84,11 @@ impl<R: Runtime> ProbeContext<'_, R> {
         Context { honest: self.group.is_honest(), known, no_postmaster }
     }
 
-    /// Whether a refusal of the domain's counts only with an accept behind it.
-    pub(super) fn doubts_refusals(&self, domain: &Domain) -> bool {
+    /// Whether a refusal of the domain's counts only in a session that accepts somebody.
+    pub(super) fn doubts(&self, refusal: Held, domain: &Domain) -> bool {
         let (number, now) = (self.number(domain), R::now());
         let knowledge = self.shard.knowledge.borrow();
-        !self.group.is_honest() && knowledge.doubts_refusals(number, &self.route().host, now)
+        !self.group.is_honest() && knowledge.doubts(refusal, number, &self.route().host, now)
     }
 
     /// Whether this host, or another one of the same domains, accepted a mailbox within the hour.

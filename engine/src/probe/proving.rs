@@ -393,6 +393,7 @@ pub(super) fn release<R: Runtime>(context: &ProbeContext<'_, R>, course: &Course
     let released = evidence.close(known, alive);
     let changed = evidence.has_changed();
     let proven = evidence.refusals_proven();
+    let has_accepted = evidence.has_accepted();
     drop(evidence);
     if changed {
         context.on_change(&released, proven);
@@ -415,7 +416,8 @@ pub(super) fn release<R: Runtime>(context: &ProbeContext<'_, R>, course: &Course
     let without_control =
         ended.filter(|&domain| !context.shard.knowledge.borrow_mut().unanswered(domain, now));
     for one in released {
-        let closed = Closed { without_control, changed, alive, wait: course.held.unclear_wait.get() };
+        let wait = course.held.unclear_wait.get();
+        let closed = Closed { without_control, changed, has_accepted, alive, wait };
         again.extend(settle_released(context, one, &closed, now));
     }
     // In front of those who wait, in the order in which they were asked about.
@@ -465,6 +467,8 @@ struct Closed {
     /// The domain whose control recipient ended so many sessions that it is not asked again.
     without_control: Option<u64>,
     changed: bool,
+    /// The session has accepted somebody.
+    has_accepted: bool,
     /// All questions were answered.
     alive: bool,
     /// How long to wait where the control recipient got a reply that proves nothing.
@@ -507,7 +511,8 @@ fn settle_released<R: Runtime>(
     #[cfg(feature = "sim")]
     let proof = mistaken(held, proof);
     let evidence = Some(context.evidence_key(work.address.domain()));
-    let doubted = proof == Proof::Assumed && context.doubts_refusals(work.address.domain());
+    let doubted =
+        proof == Proof::Assumed && !closed.has_accepted && context.doubts(held, work.address.domain());
     let proof = if doubted { Proof::Changed } else { proof };
     work.note(|| format!("checkpoint: {}", in_words_of(held, proof)));
     if held == Held::Accepted && matches!(proof, Proof::CatchAll | Proof::Changed) {
