@@ -135,7 +135,9 @@ pub fn mode_of(body: &[u8]) -> Option<Mode> {
         #[serde(borrow, default)]
         mode: Option<Cow<'a, str>>,
     }
-    let asked: Asked<'_> = serde_json::from_slice(body).ok()?;
+    // serde would take an array too, for its fields in order.
+    let object = body.trim_ascii_start().starts_with(b"{");
+    let asked: Asked<'_> = serde_json::from_slice(body).ok().filter(|_| object)?;
     asked.mode.map_or(Some(Mode::default()), |text| choice(["body", "mode"], &text).ok())
 }
 
@@ -400,6 +402,8 @@ mod tests {
             (r#"{"mode":"fast","mode":"fast"}"#, None),
             (r#"{"mode":"fast"} x"#, None),
             (r#""fast""#, None),
+            (r#"["fast"]"#, None),
+            ("[]", None),
             ("", None),
         ] {
             assert_eq!(mode_of(body.as_bytes()), mode, "{body}");
