@@ -180,13 +180,13 @@ impl Config {
                     vec![text]
                 };
                 (setting.set)(&mut config, &values)
-                    .map_err(|why| ConfigError(format!("{variable}: {why}")))?;
+                    .map_err(|why| ConfigError(format!("{variable}: {}", one_line(&why))))?;
             }
         }
         for (key, values) in flags {
             if let Some(setting) = settings::find(key) {
                 (setting.set)(&mut config, values)
-                    .map_err(|why| ConfigError(format!("{}: {why}", setting.flag())))?;
+                    .map_err(|why| ConfigError(format!("{}: {}", setting.flag(), one_line(&why))))?;
             }
         }
         Ok(config)
@@ -257,6 +257,11 @@ impl Config {
             set => set,
         }
     }
+}
+
+/// A message without the control characters of the value that it repeats: it is one line, and does nothing to a terminal.
+fn one_line(why: &str) -> String {
+    why.replace(char::is_control, "\u{fffd}")
 }
 
 fn read_spamtraps(path: &Path) -> Result<SpamTraps, ConfigError> {
@@ -334,6 +339,10 @@ mod tests {
         let none = Given::new();
         check("\nsmtp_port = 70000", &[], &none, "mailprobe.toml:2: smtp_port: ");
         check("", &[("MAILPROBE_PACE", "quick")], &none, "MAILPROBE_PACE: ");
+        // An error is one line, whatever the value is.
+        check("ehlo = \"a\\nb\"", &[], &none, "mailprobe.toml:1: ehlo: `a\u{fffd}b` is no host name");
+        check("", &[("MAILPROBE_EHLO", "a\nb")], &none, "MAILPROBE_EHLO: `a\u{fffd}b` is no");
+        check("", &[], &vec![("ehlo", vec!["a\u{1b}b".into()])], "--ehlo: `a\u{fffd}b` is no");
         check("", &[], &vec![("runtime", vec!["tokio".into()])], "--runtime: ");
     }
 

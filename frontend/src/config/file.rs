@@ -1,7 +1,7 @@
 //! The TOML file. A key that does not exist is refused, with its line and the nearest key that does.
 
 use super::settings::{self, SETTINGS};
-use super::{Config, ConfigError, StateFile};
+use super::{Config, ConfigError, StateFile, one_line};
 use super::{canaries, gateways, plans, sources};
 use crate::gateway::Gateway;
 use crate::store::Plan;
@@ -48,7 +48,12 @@ pub fn read(path: &Path, config: &mut Config) -> Result<(), ConfigError> {
     })
 }
 
-pub(super) fn apply(text: &str, folder: &Path, config: &mut Config) -> Result<(), Fault> {
+/// Puts what the text says into the configuration; paths are relative to `folder`.
+pub(crate) fn apply(text: &str, folder: &Path, config: &mut Config) -> Result<(), Fault> {
+    put_all(text, folder, config).map_err(|fault| Fault { why: one_line(&fault.why), ..fault })
+}
+
+fn put_all(text: &str, folder: &Path, config: &mut Config) -> Result<(), Fault> {
     let root = DeTable::parse(text).map_err(|error| Fault {
         at: error.span().map_or(0, |span| span.start),
         why: error.message().lines().next().unwrap_or("no TOML").to_owned(),
