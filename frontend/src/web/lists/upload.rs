@@ -240,13 +240,15 @@ impl Multipart {
             return Ok(None);
         }
         let head = loop {
-            if let Some(at) = find(&self.buffer, b"\r\n\r\n") {
+            // The bound holds however much came at once.
+            let end = find(&self.buffer[..self.buffer.len().min(HEAD_BYTES_MAX)], b"\r\n\r\n");
+            if let Some(at) = end {
                 let head: Vec<u8> = self.buffer.drain(..at + 4).collect();
                 // What follows may be the mark at once, whose line's end is that of the head then.
                 self.buffer.splice(0..0, *b"\r\n");
                 break head;
             }
-            if self.buffer.len() > HEAD_BYTES_MAX || !self.fill().await? {
+            if self.buffer.len() >= HEAD_BYTES_MAX || !self.fill().await? {
                 return Err(unreadable());
             }
         };
@@ -397,6 +399,10 @@ mod tests {
         assert!(now(fields(&mut multipart(&long, 1000))).is_err());
         let long = BODY.replacen("name=\"csrf\"", &format!("name=\"{}\"", "n".repeat(9000)), 1);
         assert!(now(fields(&mut multipart(&long, 1000))).is_err());
+        // However much comes at once.
+        for size in [100, 4096, 100_000] {
+            assert!(now(fields(&mut multipart(&long, size))).is_err(), "{size}");
+        }
         let preamble = "p".repeat(FIELD_BYTES_MAX - 100) + "\r\n" + BODY;
         assert!(now(fields(&mut multipart(&preamble, 1000))).is_ok());
         let preamble = "p".repeat(FIELD_BYTES_MAX + 100) + "\r\n" + BODY;
