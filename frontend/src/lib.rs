@@ -17,6 +17,9 @@ pub mod digits;
 pub mod engine_client;
 mod engine_memory;
 pub mod fast;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod gate;
 pub mod gateway;
 pub mod histogram;

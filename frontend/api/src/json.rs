@@ -181,6 +181,8 @@ mod tests {
         let expected = r#"{"a":[1,{"c":null,"d":"é"}],"b":true}"#;
         assert_eq!(text(expected), expected);
         assert_eq!(text("{ \"b\":true,\n\"\\u0061\":[1, {\"d\":\"\\u00e9\",\"c\":null}]}"), expected);
+        // A number is read as the nearest one that there is, so its text is read as the same one again.
+        assert_eq!(text(&text("388888888888887222.47477777")), text("388888888888887222.47477777"));
         assert_ne!(text("[1,2]"), text("[2,1]"));
         assert_ne!(text("{\"a\":null}"), text("{}"));
         assert!(canonical(b"{\"a\":1,\"a\":1}").is_err());

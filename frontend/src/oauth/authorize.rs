@@ -10,6 +10,7 @@ use super::document::NoDocument;
 use super::fetch::FetchError;
 use super::pkce;
 use super::secret::Secret;
+use super::site::Site;
 use super::uri::Uri;
 use crate::assistants::Assistants;
 use crate::clock;
@@ -54,7 +55,7 @@ struct Request<'f> {
 }
 
 /// What is wrong with the rest of a request: a code of OAuth's, and a sentence.
-type Wrong = (&'static str, &'static str);
+pub(crate) type Wrong = (&'static str, &'static str);
 
 /// `GET /oauth/authorize`.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
@@ -103,20 +104,7 @@ impl<'f> Request<'f> {
 
     /// The challenge for whoever comes with the code, if all else is right too.
     fn challenge(&self) -> Result<[u8; 32], Wrong> {
-        let invalid = |why| ("invalid_request", why);
-        if self.fields.get("response_type") != Some("code") {
-            return Err(("unsupported_response_type", "response_type must be code"));
-        }
-        if self.fields.get("code_challenge_method") != Some(pkce::METHOD) {
-            return Err(invalid("code_challenge_method must be S256: PKCE is required"));
-        }
-        let challenge = self.fields.get("code_challenge").and_then(pkce::challenge);
-        let challenge =
-            challenge.ok_or(invalid("code_challenge must be the SHA-256 of a verifier, in base64url"))?;
-        match self.fields.get("resource") {
-            Some(resource) if self.assistants.site.is_resource(resource) => Ok(challenge),
-            _ => Err(("invalid_target", "resource must name the MCP endpoint of this server")),
-        }
+        challenge(self.fields, &self.assistants.site)
     }
 
     /// Where the user goes from here, with an answer. `iss` says whose it is (RFC 9207).
@@ -243,6 +231,24 @@ impl<'f> Request<'f> {
             Err(error @ ConnectError::Bad) => Err(Problem::defect().inside(error)),
             Err(ConnectError::Store(error)) => Err(error.into()),
         }
+    }
+}
+
+/// The challenge that a request has, if all else in it is right too.
+pub(crate) fn challenge(fields: &Form, site: &Site) -> Result<[u8; 32], Wrong> {
+    let invalid = |why| ("invalid_request", why);
+    if fields.get("response_type") != Some("code") {
+        return Err(("unsupported_response_type", "response_type must be code"));
+    }
+    if fields.get("code_challenge_method") != Some(pkce::METHOD) {
+        return Err(invalid("code_challenge_method must be S256: PKCE is required"));
+    }
+    let challenge = fields.get("code_challenge").and_then(pkce::challenge);
+    let challenge =
+        challenge.ok_or(invalid("code_challenge must be the SHA-256 of a verifier, in base64url"))?;
+    match fields.get("resource") {
+        Some(resource) if site.is_resource(resource) => Ok(challenge),
+        _ => Err(("invalid_target", "resource must name the MCP endpoint of this server")),
     }
 }
 

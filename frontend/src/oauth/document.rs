@@ -101,7 +101,7 @@ fn keep_ms(fetched: &Fetched) -> UnixMs {
 }
 
 /// Reads a document that was found at this URL.
-fn read(url: &Uri, body: &[u8]) -> Result<Client, NoDocument> {
+pub(crate) fn read(url: &Uri, body: &[u8]) -> Result<Client, NoDocument> {
     let bad = NoDocument::Bad;
     let Ok(Value::Object(document)) = serde_json::from_slice(body) else {
         return Err(bad("it is no JSON object"));

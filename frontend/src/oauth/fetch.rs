@@ -259,7 +259,7 @@ fn converse(uri: &Uri, mut stream: StreamOwned<ClientConnection, Bounded>) -> Re
 }
 
 /// Reads an answer (RFC 9112) that ended with its connection.
-fn read(answer: &[u8]) -> Result<Fetched, FetchError> {
+pub(crate) fn read(answer: &[u8]) -> Result<Fetched, FetchError> {
     const NO_HTTP: FetchError = FetchError::Answer("its host does not talk HTTP");
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut head = httparse::Response::new(&mut headers);

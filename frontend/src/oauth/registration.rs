@@ -44,7 +44,9 @@ pub async fn register(call: Call) -> Reply {
 }
 
 /// The name and the redirect URIs; else an error code of RFC 7591 3.2.2 and why.
-fn read(metadata: &Map<String, Value>) -> Result<(String, Vec<String>), (&'static str, &'static str)> {
+pub(crate) fn read(
+    metadata: &Map<String, Value>,
+) -> Result<(String, Vec<String>), (&'static str, &'static str)> {
     let bad = |why| ("invalid_client_metadata", why);
     let bad_uri = |why| ("invalid_redirect_uri", why);
     let uris = metadata.get("redirect_uris").and_then(Value::as_array);

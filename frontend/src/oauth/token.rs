@@ -14,7 +14,7 @@ use serde_json::json;
 
 /// Exchanges a code or a refresh token.
 pub async fn exchange(call: Call) -> Reply {
-    let outcome = match Fields::read(&call) {
+    let outcome = match Fields::read(&call.body) {
         Ok(fields) => match fields.required("grant_type") {
             Ok("authorization_code") => redeem(&call, &fields).await,
             Ok("refresh_token") => renew(&call, &fields).await,
@@ -33,7 +33,7 @@ pub async fn exchange(call: Call) -> Reply {
 /// Ends a token, or with a refresh token the whole connection. That there is nothing to end is no error.
 pub async fn revoke(call: Call) -> Reply {
     let ended = async {
-        let fields = Fields::read(&call)?;
+        let fields = Fields::read(&call.body)?;
         let (token, client) = (fields.required("token")?, fields.required("client_id")?);
         let secret = match (Secret::parse_access(token), RefreshToken::parse(token)) {
             (Some(access), _) => access.hash(),
@@ -122,11 +122,11 @@ fn invalid_grant() -> Reply {
 }
 
 /// The fields of a request.
-struct Fields(Query);
+pub(crate) struct Fields(Query);
 
 impl Fields {
-    fn read(call: &Call) -> Result<Fields, Reply> {
-        let text = std::str::from_utf8(&call.body).ok();
+    pub(crate) fn read(body: &[u8]) -> Result<Fields, Reply> {
+        let text = std::str::from_utf8(body).ok();
         let query = text.and_then(|text| Query::parse(text).ok());
         query.map(Fields).ok_or_else(|| json_error(400, "invalid_request", "the body cannot be read"))
     }
@@ -136,7 +136,7 @@ impl Fields {
         self.0.get(name).map_err(twice)
     }
 
-    fn required(&self, name: &'static str) -> Result<&str, Reply> {
+    pub(crate) fn required(&self, name: &'static str) -> Result<&str, Reply> {
         let missing = || json_error(400, "invalid_request", &format!("{name} is missing or too long"));
         self.given(name)?
             .filter(|value| !value.is_empty() && value.len() <= URI_BYTES_MAX)

@@ -13,7 +13,8 @@ use super::{AccountId, BatchError, BatchId, HoldError, ListId, StoreError};
 use ::redb::ReadableTable;
 
 /// The texts of a list.
-struct Texts {
+#[derive(PartialEq, Eq)]
+pub(super) struct Texts {
     name: String,
     column: String,
     why: String,

@@ -25,6 +25,8 @@ mod days;
 mod error;
 mod fail_stop;
 mod folder;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod gateways;
 pub mod id;
 mod index;

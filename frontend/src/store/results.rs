@@ -48,7 +48,7 @@ pub(super) fn seal(
 
 /// What is sealed of a verdict: the code of its reason, whether it has evidence (1 byte), and the evidence. Always of one
 /// length, which so tells nothing.
-fn plain(verdict: Verdict) -> [u8; 10] {
+pub(super) fn plain(verdict: Verdict) -> [u8; 10] {
     let mut plain = [0; 10];
     plain[0] = reason::code(verdict.reason);
     plain[1] = u8::from(verdict.evidence.is_some());
@@ -57,7 +57,7 @@ fn plain(verdict: Verdict) -> [u8; 10] {
 }
 
 /// The inverse of [`plain`]. Until format 5 the code stood alone.
-fn read_plain(plain: &[u8]) -> Option<Verdict> {
+pub(super) fn read_plain(plain: &[u8]) -> Option<Verdict> {
     let (&code, rest) = plain.split_first()?;
     let evidence = match *rest {
         [] => None,

@@ -52,21 +52,65 @@ fn change_once(random: &mut Rng, bytes: &mut Vec<u8>, others: &[Vec<u8>]) {
     }
 }
 
-/// The same bytes in other pieces: one by one, in small equal ones, and in pieces drawn from the bytes themselves.
-pub fn cuts(bytes: &[u8]) -> [Vec<&[u8]>; 4] {
+/// The same bytes in other pieces: one by one, in small equal ones, or in pieces drawn from the bytes themselves. Which of
+/// these is drawn from the bytes too: all of them would make the campaign several times as slow.
+pub fn cut(bytes: &[u8]) -> Vec<&[u8]> {
     let mut random = Rng::with_seed(hash(bytes));
-    let mut drawn = Vec::new();
-    let mut rest = bytes;
+    match random.u8(..4) {
+        0 => bytes.chunks(1).collect(),
+        1 => bytes.chunks(2).collect(),
+        2 => bytes.chunks(7).collect(),
+        _ => drawn(&mut random, bytes),
+    }
+}
+
+fn drawn<'b>(random: &mut Rng, mut rest: &'b [u8]) -> Vec<&'b [u8]> {
+    let mut pieces = Vec::new();
     while !rest.is_empty() {
         let most = if random.bool() { 8 } else { 3000 };
         let (piece, more) = rest.split_at(random.usize(1..=rest.len().min(most)));
-        drawn.push(piece);
+        pieces.push(piece);
         rest = more;
     }
-    [bytes.chunks(1).collect(), bytes.chunks(2).collect(), bytes.chunks(7).collect(), drawn]
+    pieces
 }
 
 /// One of these.
 pub fn one<'a>(random: &mut Rng, of: &[&'a str]) -> &'a str {
     of[random.usize(..of.len())]
+}
+
+/// A JSON value, mostly an object with these keys, whose texts are mostly these.
+pub fn json(random: &mut Rng, keys: &[&str], texts: &[&str], depth: u8, text: &mut String) {
+    match if depth == 0 { random.u8(4..9) } else { random.u8(..9) } {
+        0..=2 => {
+            text.push('{');
+            for number in 0..random.usize(..5) {
+                text.push_str(if number > 0 { ", " } else { "" });
+                text.push('"');
+                text.push_str(one(random, keys));
+                text.push_str("\":");
+                json(random, keys, texts, depth - 1, text);
+            }
+            text.push('}');
+        }
+        3 => {
+            text.push('[');
+            for number in 0..random.usize(..4) {
+                text.push_str(if number > 0 { "," } else { "" });
+                json(random, keys, texts, depth - 1, text);
+            }
+            text.push(']');
+        }
+        4 => text.push_str(one(
+            random,
+            &["null", "true", "false", "0", "-1.5e3", "1e999", "18446744073709551616"],
+        )),
+        5 => text.push_str(one(random, &["{", "[", "\"", "nul", "01"])),
+        _ => {
+            text.push('"');
+            text.push_str(one(random, texts));
+            text.push('"');
+        }
+    }
 }

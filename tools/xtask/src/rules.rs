@@ -14,7 +14,8 @@ const EDGES: &[(&str, &str, &[&str])] = &[
     ("frontend/api", "api", &[]),
     ("frontend", "frontend", &["api", "engine"]),
     ("tools/mailnet", "mailnet", &[]),
-    ("tools/xtask", "xtask", &["engine", "engine-proto", "mailnet"]),
+    ("tools/fuzz", "fuzz", &["api", "engine-proto", "frontend"]),
+    ("tools/xtask", "xtask", &["engine", "engine-proto", "fuzz", "mailnet"]),
     ("loadtest", "loadtest", &[]),
 ];
 /// Crates that must not even test with the engine: they are its independent witnesses.

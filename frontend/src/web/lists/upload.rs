@@ -3,6 +3,9 @@
 //!
 //! The token comes before the file, so that nothing of a forged upload is kept.
 
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
+
 use super::pages;
 use crate::clock;
 use crate::router::Reply;

@@ -1,11 +1,11 @@
 //! Addresses: whatever is typed is either refused or has one form that is stable, short enough and safe in a command.
 
-use super::input::one;
+use crate::input::one;
 use engine_proto::address::{Address, Domain};
 use engine_proto::limits::{ADDRESS_BYTES_MAX, DOMAIN_BYTES_MAX, LABEL_BYTES_MAX, LOCAL_PART_BYTES_MAX};
 use fastrand::Rng;
 
-const ATOMS: [&str; 16] = [
+pub const ATOMS: [&str; 16] = [
     "alice",
     "a",
     "A.b",

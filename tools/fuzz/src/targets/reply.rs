@@ -1,6 +1,6 @@
 //! Replies: bounded, printable, and the same in whatever pieces they come; then what is read out of them.
 
-use super::input::{cuts, one};
+use crate::input::{cut, one};
 use engine_proto::limits::{REPLY_BYTES_MAX, REPLY_LINES_MAX};
 use engine_proto::smtp::ehlo::Extensions;
 use engine_proto::smtp::reply::{Reply, ReplyError, ReplyParser};
@@ -8,7 +8,7 @@ use engine_proto::smtp::status::{EnhancedCode, SUBJECT_MAX};
 use engine_proto::verdict::{Reason, ReplyView, Stage, Us, classify, reason_at_rcpt};
 use fastrand::Rng;
 
-const TEXTS: [&str; 20] = [
+pub const TEXTS: [&str; 20] = [
     "2.1.5 Ok",
     "5.1.1 <a@b.example>: Recipient address rejected: User unknown in virtual mailbox table",
     "5.2.2 mailbox full",
@@ -66,11 +66,9 @@ pub fn reply(random: &mut Rng, bytes: &mut Vec<u8>) {
 
 pub fn feed(input: &[u8]) -> Result<(), String> {
     let whole = read([input].into_iter());
-    for cut in cuts(input) {
-        let pieces = cut.len();
-        if read(cut.into_iter()) != whole {
-            return Err(format!("{pieces} pieces make another story"));
-        }
+    let pieces = cut(input);
+    if read(pieces.iter().copied()) != whole {
+        return Err(format!("{} pieces make another story", pieces.len()));
     }
     whole.replies.iter().try_for_each(holds)
 }

@@ -9,7 +9,7 @@
 //! - `canary` (canary.rs): personal data is found nowhere, and nothing of it after its retention;
 //! - `list` (list.rs): `mailprobe clean` of a long list, killed again and again;
 //! - `slow` (slow.rs): thousands of connections that take their time, and one good client among them;
-//! - `fuzz` (fuzz/): malformed input to everything that reads what strangers write;
+//! - `fuzz` (fuzz/): malformed input to everything that reads what strangers, operators and the store's file say;
 //! - `evidence` (evidence/): servers that stop telling mailboxes apart, and honest ones beside them;
 //! - `manners` (manners/): what a mail server sees of a client that must not look like a directory harvest;
 //! - `power` (power/): the power fails while the ledger is written, and again while it recovers;
@@ -62,24 +62,28 @@ pub struct Options {
     /// What all draws come from; without it the small version has its own and the full one takes the time.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// fuzz: CPU seconds for each target (600, small: 10).
+    /// fuzz: seconds for each target; in the small version of CPU time (4), in the full one the most (no limit).
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
     /// kills: so many of them (1,000, small: 12).
     #[arg(long, value_name = "N")]
     kills: Option<u32>,
-    /// All but fuzz: take `mailprobe` and `mailnet` from this folder instead of building them.
+    /// fuzz: inputs for each target (each has a number of its own; together 10^9). Not for the small version.
+    #[arg(long, value_name = "N")]
+    runs: Option<u64>,
+    /// fuzz: write what was found to the corpora in tools/fuzz/corpus. Not for the small version.
+    #[arg(long)]
+    keep: bool,
+    /// Take `mailprobe` and `mailnet` (fuzz: `fuzz-TARGET`, which its small version does not need) from this folder instead
+    /// of building them.
     #[arg(long, value_name = "PATH")]
     bin_dir: Option<PathBuf>,
-    /// evidence, manners, iofault, power: only the servers, checks, faults or parts whose name contains this.
+    /// evidence, manners, iofault, power, fuzz: only the servers, checks, faults, parts or targets whose name contains this.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// fuzz: only run this one input, as a failure prints it.
     #[arg(long, value_name = "TARGET:HEX")]
     replay: Option<String>,
-    /// fuzz: this binary is built with the profile `soak`.
-    #[arg(long, hide = true)]
-    in_profile: bool,
     /// ssrf: this process has namespaces of its own, and this is the network namespace that it is not in.
     #[arg(long, hide = true)]
     outside: Option<PathBuf>,
@@ -105,7 +109,7 @@ enum Name {
     Slow,
     /// A long list is cleaned and the run killed again and again: each line comes out once, with its verdict.
     List,
-    /// Malformed addresses, replies, DNS messages and dialogs.
+    /// Malformed replies, DNS messages, addresses, bodies, uploads, lists, messages, forms, settings and rows.
     Fuzz,
     /// What a mail server sees of us: refusals in an hour, control names, sessions after a 421, tarpits.
     Manners,

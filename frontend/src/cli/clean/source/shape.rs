@@ -24,6 +24,12 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
+    /// Which column of the output has the address; none where it is JSON lines.
+    #[cfg(feature = "fuzzing")]
+    pub fn address_column(&self) -> Option<usize> {
+        (self.format != Format::Jsonl).then_some(self.columns.address)
+    }
+
     /// What stands before the first row: the byte order mark, by which spreadsheets know UTF-8, and the header.
     pub fn head(&self) -> Vec<u8> {
         let mut out = Vec::new();

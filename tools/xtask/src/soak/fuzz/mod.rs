@@ -1,88 +1,86 @@
-//! `soak fuzz`: malformed input to everything that reads what strangers write.
+//! `soak fuzz`: malformed input to everything that reads what strangers, operators and the store's file say.
 //!
-//! A target is a pure function of bytes: the same input always does the same, so a failure is printed in hex and
-//! `--replay TARGET:HEX` runs it again. Inputs are made by a grammar of the target's, and by changing earlier ones.
-//! The budget is CPU time of the target's thread, not time on the clock, so that a busy machine tests as much.
+//! The targets are those of tools/fuzz: pure functions of bytes, so that a failure is printed in hex and
+//! `--replay TARGET:HEX` runs it again. In full libFuzzer feeds them (guided.rs). The small version feeds them the
+//! committed corpora, inputs made by grammars, and changes of both; its budget is CPU time of the target's thread, not
+//! time on the clock, so that a busy machine tests as much.
 
-mod address;
-mod dialog;
-mod dns;
-mod input;
-mod reply;
+mod guided;
+mod log;
 
-use super::world::cargo;
 use super::{Failure, Options};
-use crate::interop::process::{self, interrupted};
+use crate::interop::process::interrupted;
 use crate::interop::report::{self, Tally};
 use fastrand::Rng;
+use fuzz::{TARGETS, Target, corpus, hex, input, unhex};
 use rustix::time::{ClockId, clock_gettime};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// CPU seconds for each target.
-const FULL_SECONDS: u64 = 600;
-const SMALL_SECONDS: u64 = 10;
+/// CPU seconds for each target of the small version.
+const SMALL_SECONDS: u64 = 4;
 /// Inputs between two looks at the clock.
-const BATCH: u64 = 256;
+const BATCH: u64 = 64;
 /// Inputs that are kept to be changed.
 const KEPT_MAX: usize = 512;
 /// No input of [`input::BYTES_MAX`] may cost more CPU time than this: an attacker chooses it.
 const INPUT_COST_MAX: Duration = Duration::from_secs(1);
-/// A build of the profile `soak` from nothing.
-const BUILD_LIMIT: Duration = Duration::from_secs(1500);
-
-/// What is fed.
-struct Target {
-    name: &'static str,
-    /// Makes an input that goes deep.
-    grow: fn(&mut Rng) -> Vec<u8>,
-    /// Feeds it; what it gives back is which rule was broken. It may also panic.
-    feed: fn(&[u8]) -> Result<(), String>,
-}
-
-const TARGETS: [Target; 4] = [
-    Target { name: "address", grow: address::grow, feed: address::feed },
-    Target { name: "reply", grow: reply::grow, feed: reply::feed },
-    Target { name: "dns", grow: dns::grow, feed: dns::feed },
-    Target { name: "dialog", grow: dialog::grow, feed: dialog::feed },
-];
 
 pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
     if let Some(replay) = &options.replay {
         return self::replay(replay).map(Some);
     }
-    if !options.small && !options.in_profile {
-        return in_profile(options).map(|()| None);
+    let targets: Vec<Target> = TARGETS.into_iter().filter(|target| options.wants(target.name)).collect();
+    if targets.is_empty() {
+        return Err(Failure("no target has this in its name".into()));
     }
+    if options.small { small(options, &targets) } else { guided::run(options, &targets) }.map(Some)
+}
+
+fn small(options: &Options, targets: &[Target]) -> Result<Tally, Failure> {
     let seed = options.seed();
-    let seconds = options.seconds.unwrap_or(if options.small { SMALL_SECONDS } else { FULL_SECONDS });
-    report::line(&format!("fuzz: seed {seed}, {seconds} CPU seconds for each of {} targets", TARGETS.len()));
-    let outcomes = std::thread::scope(|scope| {
-        let runs = TARGETS.map(|target| {
-            let name = target.name;
-            (name, scope.spawn(move || soak(&target, seed, Duration::from_secs(seconds))))
+    let seconds = options.seconds.unwrap_or(SMALL_SECONDS);
+    report::line(&format!("fuzz: seed {seed}, {seconds} CPU seconds for each of {} targets", targets.len()));
+    let outcomes: Vec<_> = std::thread::scope(|scope| {
+        let runs: Vec<_> = targets
+            .iter()
+            .map(|target| {
+                let run = move || {
+                    let known = corpus::read(target.name).map_err(|error| error.to_string())?;
+                    soak(target, known, seed, Duration::from_secs(seconds))
+                };
+                (target.name, scope.spawn(run))
+            })
+            .collect();
+        let ended = runs.into_iter().map(|(name, run)| {
+            (name, run.join().unwrap_or_else(|_| Err("the campaign itself panicked".into())))
         });
-        runs.map(|(name, run)| {
-            let outcome = run.join().unwrap_or_else(|_| Err("the campaign itself panicked".into()));
-            (name, outcome)
-        })
+        ended.collect()
     });
     interrupted()?;
     let mut tally = Tally::default();
     for (name, outcome) in outcomes {
         tally.check(name, outcome);
     }
-    Ok(Some(tally))
+    Ok(tally)
 }
 
-/// Feeds one target until its CPU time is used up.
-fn soak(target: &Target, seed: u64, budget: Duration) -> Result<String, String> {
+/// Feeds one target: what is known, and then until its CPU time is used up.
+fn soak(target: &Target, known: Vec<Vec<u8>>, seed: u64, budget: Duration) -> Result<String, String> {
     let mut random = Rng::with_seed(seed ^ input::hash(target.name.as_bytes()));
-    let mut kept: Vec<Vec<u8>> = Vec::new();
     let (mut executions, mut slowest) = (0u64, Duration::ZERO);
     let start = cpu_time();
+    let mut feed = |input: &[u8]| {
+        let cost = feed(target, input).map_err(|complaint| {
+            let place = format!("--replay {}:{}", target.name, hex(input));
+            format!("{complaint}\n      seed {seed}, input {executions}; {place}")
+        })?;
+        slowest = slowest.max(cost);
+        executions += 1;
+        Ok::<(), String>(())
+    };
+    known.iter().try_for_each(|input| feed(input))?;
+    let mut kept = known;
     while cpu_time() - start < budget && interrupted().is_ok() {
         for _ in 0..BATCH {
             let changed = random.choice(&kept).filter(|_| random.bool());
@@ -91,20 +89,13 @@ fn soak(target: &Target, seed: u64, budget: Duration) -> Result<String, String> 
                 None => (target.grow)(&mut random),
             };
             let fresh = changed.is_none();
-            let cost = feed(target, &input).map_err(|complaint| {
-                format!(
-                    "{complaint}\n      seed {seed}, input {executions}; --replay {}:{}",
-                    target.name,
-                    hex(&input)
-                )
-            })?;
-            slowest = slowest.max(cost);
-            executions += 1;
+            feed(&input)?;
             // What was changed is not kept: change upon change would leave nothing that goes deep.
             if fresh && kept.len() < KEPT_MAX {
                 kept.push(input);
             } else if fresh && random.u8(..) < 16 {
-                kept[random.usize(..KEPT_MAX)] = input;
+                let at = random.usize(..kept.len());
+                kept[at] = input;
             }
         }
     }
@@ -138,22 +129,6 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Runs this campaign in a binary of the profile `soak`.
-fn in_profile(options: &Options) -> Result<(), Failure> {
-    let mut build = cargo();
-    build.args(["build", "--profile", "soak", "--package", "xtask"]);
-    process::run(build, "", &std::env::temp_dir(), BUILD_LIMIT)?.success("cargo build")?;
-    let this = std::env::current_exe().map_err(|error| Failure(format!("where am I: {error}")))?;
-    let target = this.parent().and_then(Path::parent).ok_or_else(|| Failure("no target folder".into()))?;
-    let mut again = Command::new(target.join("soak/xtask"));
-    again.args(["soak", "fuzz", "--in-profile", "--seed", &options.seed().to_string()]);
-    if let Some(seconds) = options.seconds {
-        again.args(["--seconds", &seconds.to_string()]);
-    }
-    let status = again.status().map_err(|error| Failure(format!("the profile's binary: {error}")))?;
-    if status.success() { Ok(()) } else { Err(Failure(format!("fuzz: {status}"))) }
-}
-
 fn replay(text: &str) -> Result<Tally, Failure> {
     let wrong = || Failure("--replay takes TARGET:HEX, as a failure prints it".into());
     let (name, digits) = text.split_once(':').ok_or_else(wrong)?;
@@ -164,24 +139,15 @@ fn replay(text: &str) -> Result<Tally, Failure> {
     Ok(tally)
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn unhex(digits: &str) -> Option<Vec<u8>> {
-    let pairs = (0..digits.len()).step_by(2);
-    pairs.map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok()).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A second of each: the targets are sound, and what they make is what they mean to make.
+    /// A part of a second of each: the targets are sound, and what they make is what they mean to make.
     #[test]
-    fn every_target_runs_and_replays() {
+    fn every_target_runs() {
         for target in &TARGETS {
-            let outcome = soak(target, 7, Duration::from_millis(300));
+            let outcome = soak(target, Vec::new(), 7, Duration::from_millis(300));
             assert!(outcome.is_ok(), "{}: {outcome:?}", target.name);
         }
     }
@@ -192,14 +158,10 @@ mod tests {
             assert!(input.is_empty(), "not empty");
             Ok(())
         }
-        let target = Target { name: "none", grow: |_| vec![0xab, 1], feed };
-        let complaint = soak(&target, 7, Duration::from_millis(300)).unwrap_err();
+        let target = Target { name: "none", grow: |_| vec![0xab, 1], feed, ..TARGETS[0] };
+        let complaint = soak(&target, Vec::new(), 7, Duration::from_millis(300)).unwrap_err();
         assert!(complaint.starts_with("panic: not empty") && complaint.ends_with("none:ab01"), "{complaint}");
-    }
-
-    #[test]
-    fn hex_goes_both_ways() {
-        assert_eq!(unhex(&hex(&[0, 0x7f, 0xff])), Some(vec![0, 0x7f, 0xff]));
-        assert_eq!((unhex("0"), unhex("zz"), unhex("é")), (None, None, None));
+        let complaint = soak(&target, vec![vec![7]], 7, Duration::from_millis(300)).unwrap_err();
+        assert!(complaint.ends_with("input 0; --replay none:07"), "{complaint}");
     }
 }

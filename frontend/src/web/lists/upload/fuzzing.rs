@@ -1,0 +1,57 @@
+//! The reader of uploads as a function of bytes.
+
+use super::{Incoming, Multipart, Problem, fields};
+use bytes::Bytes;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+
+/// What was read of an upload.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Upload {
+    /// The token against forgery.
+    pub token: String,
+    /// The column that was named.
+    pub column: String,
+    /// The file's name.
+    pub file: String,
+    /// The file's content.
+    pub content: Vec<u8>,
+}
+
+struct Given(std::vec::IntoIter<Bytes>);
+
+impl Incoming for Given {
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Option<Bytes>, Problem>> + '_>> {
+        let piece = self.0.next();
+        Box::pin(async move { Ok(piece) })
+    }
+
+    fn most(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// Reads an upload of this Content-Type whose body comes in these pieces.
+///
+/// # Errors
+/// The status of the answer that refuses it.
+pub fn upload(kind: &str, pieces: &[&[u8]]) -> Result<Upload, u16> {
+    let pieces: Vec<Bytes> = pieces.iter().map(|piece| Bytes::copy_from_slice(piece)).collect();
+    let read = async {
+        let mut body = Multipart::new(Box::new(Given(pieces.into_iter())), kind)?;
+        let (token, column, file) = fields(&mut body).await?;
+        let mut content = Vec::new();
+        while let Some(piece) = body.piece().await? {
+            content.extend_from_slice(&piece);
+        }
+        Ok(Upload { token, column, file, content })
+    };
+    let mut read = pin!(read);
+    // It waits for pieces alone, and they are all there.
+    loop {
+        if let Poll::Ready(outcome) = read.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return outcome.map_err(|problem: Problem| problem.status());
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The committed corpora: inputs that together reach every edge that was reached so far. One text file for each target,
+//! with an input in hex on each line, shortest first.
+
+use crate::{hex, unhex};
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+/// Most bytes of a target's corpus; in hex it takes twice as many.
+pub const BYTES_MAX: usize = 20_000;
+
+/// The file of a target.
+pub fn path(target: &str) -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/corpus")).join(format!("{target}.txt"))
+}
+
+/// Reads the inputs of a target.
+///
+/// # Errors
+/// The file cannot be read, or has a line that is no input.
+pub fn read(target: &str) -> io::Result<Vec<Vec<u8>>> {
+    let path = path(target);
+    let wrong = |number: usize| {
+        let place = format!("{}:{}: no input in hex", path.display(), number + 1);
+        io::Error::new(io::ErrorKind::InvalidData, place)
+    };
+    let text = fs::read_to_string(&path)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+    text.lines().enumerate().map(|(number, line)| unhex(line).ok_or_else(|| wrong(number))).collect()
+}
+
+/// Writes the inputs of a target, the shortest first, up to [`BYTES_MAX`] in all. Gives how many were written.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write(target: &str, mut inputs: Vec<Vec<u8>>) -> io::Result<usize> {
+    inputs.sort_by(|a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
+    inputs.dedup();
+    let mut room = BYTES_MAX;
+    let fitting = inputs.iter().take_while(|input| {
+        let fits = input.len() <= room;
+        room = room.saturating_sub(input.len());
+        fits
+    });
+    let lines: Vec<String> = fitting.map(|input| hex(input) + "\n").collect();
+    fs::write(path(target), lines.concat())?;
+    Ok(lines.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TARGETS;
+
+    #[test]
+    fn every_target_has_a_corpus_that_keeps_the_rules() {
+        for target in &TARGETS {
+            let inputs = read(target.name).unwrap();
+            assert!(inputs.len() >= 10, "{}: {} inputs", target.name, inputs.len());
+            assert!(inputs.iter().map(Vec::len).sum::<usize>() <= BYTES_MAX, "{}", target.name);
+            for input in inputs {
+                assert_eq!((target.feed)(&input), Ok(()), "{}:{}", target.name, hex(&input));
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Malformed input for everything that reads what strangers, operators and the store's file say.
+//!
+//! A target is a pure function of bytes: the same input always does the same. It checks rules that hold for every
+//! input, and it may panic. `cargo xtask soak fuzz` runs the targets: with libFuzzer, which changes inputs so that they
+//! reach new edges of the code, or (`--small`) without it, on the committed corpus and on inputs made by a grammar.
+
+pub mod corpus;
+pub mod input;
+pub mod targets;
+
+pub use targets::{TARGETS, Target};
+
+#[cfg(feature = "libfuzzer")]
+#[doc(hidden)]
+pub use libfuzzer_sys;
+
+/// Bytes as two hexadecimal digits each.
+pub fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        for digit in [byte >> 4, byte & 15] {
+            text.push(char::from(b"0123456789abcdef"[usize::from(digit)]));
+        }
+    }
+    text
+}
+
+/// The inverse of [`hex`].
+pub fn unhex(digits: &str) -> Option<Vec<u8>> {
+    let pairs = (0..digits.len()).step_by(2);
+    pairs.map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok()).collect()
+}
+
+/// Panics where a rule was broken: libFuzzer knows no other failure.
+///
+/// # Panics
+/// As said.
+#[cfg(feature = "libfuzzer")]
+pub fn must_hold(outcome: Result<(), String>) {
+    if let Err(complaint) = outcome {
+        panic!("broken rule: {complaint}");
+    }
+}
+
+/// The entry point of libFuzzer for a target.
+#[cfg(feature = "libfuzzer")]
+#[macro_export]
+macro_rules! libfuzzer {
+    ($target:ident) => {
+        $crate::libfuzzer_sys::fuzz_target!(|input: &[u8]| $crate::must_hold(
+            $crate::targets::$target::feed(input)
+        ));
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hex_goes_both_ways() {
+        assert_eq!(unhex(&hex(&[0, 0x7f, 0xff])), Some(vec![0, 0x7f, 0xff]));
+        assert_eq!((unhex("0"), unhex("zz"), unhex("é")), (None, None, None));
+    }
+}

@@ -1,0 +1,144 @@
+//! The configuration: a fault has a place and one line of words, and what is printed of a configuration reads back as
+//! the same.
+
+use crate::input::one;
+use fastrand::Rng;
+use frontend::config::Config;
+use frontend::config::settings::SETTINGS;
+use frontend::fuzzing::configuration;
+
+pub const WORDS: [&str; 30] = [
+    "listen = ",
+    "public_url = ",
+    "resolver = [",
+    "allow_net = ",
+    "ehlo = ",
+    "mail_from = ",
+    "source = ",
+    "proxy = ",
+    "[[source]]\n",
+    "[[plan]]\n",
+    "[[canary]]\n",
+    "[[gateway]]\n",
+    "[dashboard]\n",
+    "[plan.limits]\n",
+    "id = ",
+    "name = ",
+    "monthly_credits = ",
+    "address = ",
+    "secrets = [",
+    "user_header = ",
+    "plan_header = ",
+    "header = ",
+    "plans = { ",
+    "password_file = ",
+    "ipv6 = true",
+    "socks5://u:p@h:1=a.example",
+    "true",
+    "127.0.0.1:1",
+    "\"\"\"",
+    "\\u0000",
+];
+const VALUES: [&str; 22] = [
+    "1",
+    "0",
+    "70000",
+    "-1",
+    "true",
+    "\"true\"",
+    "\"a.example\"",
+    "\"127.0.0.1:8080\"",
+    "\"[::1]:53\"",
+    "\"192.0.2.0/24\"",
+    "\"https://api.example.com/\"",
+    "\"polite\"",
+    "\"json\"",
+    "\"none\"",
+    "\"/x\"",
+    "[\"192.0.2.1\", \"::1\"]",
+    "\"a\\nb\"",
+    "\"me@example.com\"",
+    "\"192.0.2.1=a.example\"",
+    "\"socks5://u:p@h.example:1080\"",
+    "1.5",
+    "{ a = 1 }",
+];
+const TABLES: [&str; 8] = [
+    "[[source]]\naddress = \"192.0.2.1\"\nehlo = \"a.example\"\n",
+    "[[source]]\nproxy = \"socks5://u@h.example:1080\"\nipv6 = true\nmail_from = \"a@b.example\"\n",
+    "[[canary]]\naddress = \"\\\"a b\\\"@example.net\"\n",
+    "[[plan]]\nid = \"one\"\nname = \"The \\\"one\\\"\"\nmonthly_credits = 7\nbatches = false\n[plan.limits]\nfast = 3\n",
+    "[[plan]]\nid = \"two\"\nname = \"Two\"\nmonthly_credits = 0\n",
+    "[dashboard]\nsign_up = false\nupload-mib = 7\n",
+    "[[gateway]]\nname = \"rapid\"\nheader = \"X-Secret\"\nsecrets = [\"swordfish\"]\nuser_header = \"X-User\"\nplan_header = \"X-Plan\"\nplans = { BASIC = \"free\" }\n",
+    "[[sauce]]\n",
+];
+const MESSAGE_BYTES_MAX: usize = 2048;
+
+pub fn grow(random: &mut Rng) -> Vec<u8> {
+    let mut text = String::new();
+    for _ in 0..random.usize(..5) {
+        let setting = &SETTINGS[random.usize(..SETTINGS.len())];
+        let key = match random.u8(..8) {
+            0 => setting.key.replace('_', "-"),
+            1 => setting.key[1..].to_owned(),
+            _ => setting.key.to_owned(),
+        };
+        let value = match (setting.show)(&Config::default()) {
+            Some(value) if random.bool() => value.to_string(),
+            _ => one(random, &VALUES).to_owned(),
+        };
+        text.push_str(&format!("{key} = {value}\n"));
+    }
+    for _ in 0..random.usize(..3) {
+        text.push_str(one(random, &TABLES));
+    }
+    text.into_bytes()
+}
+
+pub fn feed(input: &[u8]) -> Result<(), String> {
+    let Ok(text) = std::str::from_utf8(input) else { return Ok(()) };
+    let config = match configuration(text) {
+        Ok(config) => config,
+        Err((at, why)) => {
+            if at > text.len() {
+                return Err(format!("a fault at byte {at} of {}", text.len()));
+            }
+            if why.is_empty() || why.chars().any(char::is_control) {
+                return Err(format!("the message is not one line that can be printed: {why:?}"));
+            }
+            // A value that is wrong is repeated, and no more than it.
+            return if why.len() <= MESSAGE_BYTES_MAX + text.len() {
+                Ok(())
+            } else {
+                Err("a long message".into())
+            };
+        }
+    };
+    // Where there is a plan table, it can be made or is refused in words.
+    if let Err(error) = config.plan_table()
+        && error.0.is_empty()
+    {
+        return Err("an error without words".into());
+    }
+    // Secrets are not printed, so what has one does not read back.
+    if !config.gateways.is_empty() || config.to_toml().contains("its password is not shown") {
+        return Ok(());
+    }
+    let printed = config.to_toml();
+    let again = configuration(&printed).map_err(|(_, why)| format!("what is printed is refused: {why}"))?;
+    if again.to_toml() == printed { Ok(()) } else { Err("what is printed reads back as another".into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_are_read_and_many_are_not() {
+        let mut random = Rng::with_seed(1);
+        let mut read = || String::from_utf8(grow(&mut random)).is_ok_and(|text| configuration(&text).is_ok());
+        let share = (0..1000).filter(|_| read()).count();
+        assert!((100..900).contains(&share), "{share} of 1000");
+    }
+}

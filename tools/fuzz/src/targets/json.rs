@@ -1,0 +1,154 @@
+//! Bodies and queries of the API: read the same by every way in which they are read, and never beyond their limits.
+//!
+//! An input is a byte that says what it is, and the body or the query.
+
+use crate::input::{json, one};
+use api::request::{BATCH_EMAILS_MAX, BATCH_NAME_CHARS_MAX, EMAIL_CHARS_MAX, mode_of};
+use api::{BatchBody, Issue, Mode, VerifyBody};
+use fastrand::Rng;
+use frontend::oauth::uri;
+use frontend::query::Query;
+use serde_json::Value;
+
+pub const WORDS: [&str; 16] = [
+    "\"email\":",
+    "\"emails\":[",
+    "\"mode\":",
+    "\"detail\":",
+    "\"fast\"",
+    "\"full\"",
+    "\"name\":",
+    "null",
+    "a@b.example",
+    "\\u0065",
+    "\\ud83d\\ude00",
+    "1e999",
+    "-0.0",
+    "true",
+    "&email=",
+    "%C3%A9",
+];
+const KEYS: [&str; 7] = ["email", "mode", "detail", "emails", "name", "x", "e\\u006dail"];
+const TEXTS: [&str; 8] = ["a@b.example", "fast", "full", "", "é", "\\u00e9\\n", "FAST", "\\ud83d\\ude00"];
+/// Most issues of a body: one for each address of a batch, and one for each field.
+const ISSUES_MAX: usize = BATCH_EMAILS_MAX + 4;
+
+pub fn grow(random: &mut Rng) -> Vec<u8> {
+    let kind = random.u8(..4);
+    let mut text = String::new();
+    match kind {
+        3 => {
+            for _ in 0..random.usize(..5) {
+                text.push_str(one(random, &["email", "mode", "detail", "e%6dail", "x"]));
+                text.push_str(one(random, &["=", "=", "=", "", "=="]));
+                text.push_str(one(random, &["a%40b.example", "fast", "a+b", "%C3%A9", "%ff", "%4", "full"]));
+                text.push('&');
+            }
+        }
+        _ => json(random, &KEYS, &TEXTS, 3, &mut text),
+    }
+    [&[kind], text.as_bytes()].concat()
+}
+
+pub fn feed(input: &[u8]) -> Result<(), String> {
+    let Some((&kind, body)) = input.split_first() else { return Ok(()) };
+    match kind % 4 {
+        0 => verify(body),
+        1 => batch(body),
+        2 => canonical(body),
+        _ => query(body),
+    }
+}
+
+fn verify(body: &[u8]) -> Result<(), String> {
+    let strict = api::json::parse(body);
+    match VerifyBody::parse(body) {
+        Ok(read) => {
+            let fields = strict.map_err(|error| format!("read, and no strict JSON: {error}"))?;
+            let text = |name: &str| fields.get(name).and_then(Value::as_str);
+            let mode = match read.mode {
+                None => None,
+                Some(Mode::Fast) => Some("fast"),
+                Some(Mode::Full) => Some("full"),
+            };
+            if text("email") != Some(&read.email) || text("mode") != mode {
+                return Err("read otherwise than the JSON says".into());
+            }
+            if text("detail") != read.detail.map(|_| "full") {
+                return Err("detail is read otherwise than the JSON says".into());
+            }
+            if read.email.chars().count() > EMAIL_CHARS_MAX {
+                return Err(format!("an email of {} characters", read.email.chars().count()));
+            }
+            if mode_of(body) != Some(read.mode.unwrap_or_default()) {
+                return Err(format!("the mode by which it is counted is {:?}", mode_of(body)));
+            }
+        }
+        Err(issues) => issues_hold(&issues)?,
+    }
+    // Whether it is JSON to its end, and which of a caller's limits it counts for, is told without judging the rest.
+    let object = body.trim_ascii_start().starts_with(b"{");
+    if mode_of(body).is_some() && !object { Err("a mode of what is no JSON object".into()) } else { Ok(()) }
+}
+
+fn batch(body: &[u8]) -> Result<(), String> {
+    let read = match BatchBody::parse(body) {
+        Ok(read) => read,
+        Err(issues) => return issues_hold(&issues),
+    };
+    if !(1..=BATCH_EMAILS_MAX).contains(&read.emails.len()) {
+        return Err(format!("{} addresses", read.emails.len()));
+    }
+    if read.name.as_ref().is_some_and(|name| name.chars().count() > BATCH_NAME_CHARS_MAX) {
+        return Err("a name beyond its limit".into());
+    }
+    let fields = api::json::parse(body).map_err(|error| format!("read, and no strict JSON: {error}"))?;
+    let written: Option<Vec<&str>> = fields
+        .get("emails")
+        .and_then(Value::as_array)
+        .map(|all| all.iter().filter_map(Value::as_str).collect());
+    if written != Some(read.emails.iter().map(String::as_str).collect()) {
+        return Err("read otherwise than the JSON says".into());
+    }
+    frontend::idempotency::fingerprint(body).map(|_| ()).map_err(|error| format!("no fingerprint: {error}"))
+}
+
+/// There is something to say, with its place, and not more than the limit.
+fn issues_hold(issues: &[Issue]) -> Result<(), String> {
+    if issues.is_empty() || issues.len() > ISSUES_MAX {
+        return Err(format!("{} issues", issues.len()));
+    }
+    if issues.iter().any(|issue| issue.loc.is_empty() || issue.msg.is_empty()) {
+        return Err("an issue without a place or without words".into());
+    }
+    serde_json::to_string(issues).map(|_| ()).map_err(|error| error.to_string())
+}
+
+/// The canonical text is JSON of the same content, and its own canonical text.
+fn canonical(body: &[u8]) -> Result<(), String> {
+    let Ok(text) = api::json::canonical(body) else { return Ok(()) };
+    let again =
+        api::json::canonical(&text).map_err(|error| format!("the canonical text is no JSON: {error}"))?;
+    if again != text {
+        return Err("the canonical text has another canonical text".into());
+    }
+    if api::json::parse(&text) != api::json::parse(body) {
+        return Err("the canonical text has another content".into());
+    }
+    Ok(())
+}
+
+/// What is read of a query is read again of the query that is written of it.
+fn query(bytes: &[u8]) -> Result<(), String> {
+    let Ok(text) = std::str::from_utf8(bytes) else { return Ok(()) };
+    let Ok(query) = Query::parse(text) else { return Ok(()) };
+    for name in ["email", "mode", "detail"] {
+        let Ok(Some(value)) = query.get(name) else { continue };
+        let written = uri::query(&[(name, value)]);
+        let again = Query::parse(&written).map_err(|_| "what was written cannot be read")?;
+        if again.get(name).ok().flatten() != Some(value) {
+            return Err(format!("{name} is another value once it was written"));
+        }
+    }
+    Ok(())
+}

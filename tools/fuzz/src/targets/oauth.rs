@@ -1,0 +1,274 @@
+//! What assistants, and those who pose as them, send to the endpoints of OAuth: forms, registrations, metadata and URIs.
+//!
+//! An input is a byte that says what it is, and the bytes of it.
+
+use crate::input::{json, one};
+use fastrand::Rng;
+use frontend::fuzzing::{authorization, client_document, document_answer, registration, token_field};
+use frontend::oauth::client::clean_name;
+use frontend::oauth::secret::{RefreshToken, Secret};
+use frontend::oauth::site::Site;
+use frontend::oauth::uri::{self, Uri};
+use frontend::oauth::{base64, pkce};
+use frontend::query::Query;
+use frontend::store::{CLIENT_NAME_CHARS_MAX, REDIRECT_URIS_MAX, URI_BYTES_MAX};
+use frontend::web::form::Form;
+use serde_json::Value;
+use std::net::{Ipv4Addr, SocketAddr};
+
+pub const WORDS: [&str; 24] = [
+    "response_type=code",
+    "&code_challenge_method=S256",
+    "&code_challenge=",
+    "&resource=http%3A%2F%2F127.0.0.1%3A8080%2Fmcp",
+    "&client_id=",
+    "&redirect_uri=",
+    "grant_type=authorization_code",
+    "grant_type=refresh_token",
+    "&code=mp_ac_",
+    "mp_at_",
+    "mp_rt_",
+    "https://a.example/cb",
+    "http://127.0.0.1:1/",
+    "http://[::1]",
+    "\"redirect_uris\":[",
+    "\"client_name\":",
+    "\"grant_types\":",
+    "\"client_id\":",
+    "HTTP/1.1 200 OK\r\n",
+    "Content-Type: application/json\r\n",
+    "Transfer-Encoding: chunked\r\n",
+    "Content-Length: ",
+    "Cache-Control: max-age=",
+    "0\r\n\r\n",
+];
+const URIS: [&str; 8] = [
+    "https://a.example/cb",
+    "http://127.0.0.1:3000/cb?x=1",
+    "http://[::1]/",
+    "https://a.example:8443/client.json",
+    "http://localhost",
+    "https://A.example/",
+    "https://a.example/#f",
+    "cursor://x/cb",
+];
+const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
+const FIELDS: [&str; 8] = [
+    "grant_type",
+    "code",
+    "refresh_token",
+    "token",
+    "client_id",
+    "redirect_uri",
+    "code_verifier",
+    "resource",
+];
+const DOCUMENT: &str = "https://a.example/client.json";
+
+pub fn grow(random: &mut Rng) -> Vec<u8> {
+    let kind = random.u8(..6);
+    let uri = one(random, &URIS);
+    let text = match kind {
+        0 => {
+            let mut name = String::new();
+            json(random, &["client_name"], &["A", "\\u202e", "é"], 1, &mut name);
+            let names = one(random, &["\"A tool\"", "null", "\"\\u202eA\\u0000\"", "1"]);
+            let grants = one(random, &["[\"authorization_code\"]", "null", "[]", "1"]);
+            match random.u8(..8) {
+                0 => name,
+                _ => format!(
+                    "{{\"redirect_uris\":[\"{uri}\",\"{}\"],\"client_name\":{names},\"grant_types\":{grants}}}",
+                    one(random, &URIS)
+                ),
+            }
+        }
+        1 => {
+            let id = if random.u8(..4) == 0 { uri } else { DOCUMENT };
+            let body =
+                format!("{{\"client_id\":\"{id}\",\"client_name\":\"A\",\"redirect_uris\":[\"{uri}\"]}}");
+            let length = body.len();
+            let (header, body) = match random.u8(..4) {
+                0 => (String::new(), body),
+                1 => (format!("Content-Length: {length}\r\n"), body),
+                _ => (
+                    "Transfer-Encoding: chunked\r\n".to_owned(),
+                    format!("{:x}\r\n{body}\r\n0\r\n\r\n", length),
+                ),
+            };
+            let age = one(random, &["", "Cache-Control: max-age=60\r\n", "Cache-Control: no-store\r\n"]);
+            format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{age}{header}\r\n{body}")
+        }
+        2 => {
+            let grant = one(random, &["authorization_code", "refresh_token", "x", ""]);
+            let part = "A".repeat(43);
+            let token = one(random, &["mp_ac_", "mp_at_", "mp_rt_", "x"]);
+            format!(
+                "grant_type={grant}&code={token}{part}&refresh_token=mp_rt_{part}{part}&code_verifier={part}&token={token}{part}"
+            )
+        }
+        3 => format!(
+            "response_type=code&code_challenge_method={}&code_challenge={CHALLENGE}&state=x%20y&resource={}",
+            one(random, &["S256", "S256", "plain"]),
+            one(random, &["http%3A%2F%2F127.0.0.1%3A8080%2Fmcp", "HTTP://127.0.0.1:8080/mcp", "x"])
+        ),
+        4 => uri.to_owned(),
+        _ => one(random, &[CHALLENGE, "=?base64?dsOpcmlmeQ==?=", "AAAA", "mp_ac_A"]).to_owned(),
+    };
+    [&[kind], text.as_bytes()].concat()
+}
+
+pub fn feed(input: &[u8]) -> Result<(), String> {
+    let Some((&kind, bytes)) = input.split_first() else { return Ok(()) };
+    let text = std::str::from_utf8(bytes);
+    match (kind % 6, text) {
+        (0, _) => register(bytes),
+        (1, _) => document(bytes),
+        (2, _) => token(bytes),
+        (3, _) => authorize(bytes),
+        (4, Ok(text)) => redirect(text),
+        (5, Ok(text)) => secrets(text),
+        _ => Ok(()),
+    }
+}
+
+fn register(body: &[u8]) -> Result<(), String> {
+    let Ok(Value::Object(metadata)) = serde_json::from_slice(body) else { return Ok(()) };
+    match registration(&metadata) {
+        Ok((name, uris)) => {
+            if !(1..=REDIRECT_URIS_MAX).contains(&uris.len()) {
+                return Err(format!("{} redirect URIs", uris.len()));
+            }
+            if !uris.iter().all(|uri| Uri::parse(uri).is_some_and(|read| read.as_str() == uri)) {
+                return Err("a redirect URI that is none".into());
+            }
+            name_holds(&name)
+        }
+        Err((code, why)) if code.is_empty() || why.is_empty() => Err("an error without words".into()),
+        Err(_) => Ok(()),
+    }
+}
+
+/// A name can be shown, and is not cleaned to another one.
+fn name_holds(name: &str) -> Result<(), String> {
+    let shown = !name.trim().is_empty() && !name.chars().any(char::is_control);
+    if !shown || name.chars().count() > CLIENT_NAME_CHARS_MAX || clean_name(name) != name {
+        return Err(format!("a name that cannot be shown: {name:?}"));
+    }
+    Ok(())
+}
+
+fn document(answer: &[u8]) -> Result<(), String> {
+    let Ok(fetched) = document_answer(answer) else { return Ok(()) };
+    if fetched.body.len() > answer.len() {
+        return Err("a body that is longer than the answer".into());
+    }
+    let Some(url) = Uri::parse(DOCUMENT) else { return Err("no URL".into()) };
+    let Ok(client) = client_document(&url, &fetched.body) else { return Ok(()) };
+    if client.id != DOCUMENT || client.host.as_deref() != Some("a.example") {
+        return Err(format!("the document at {DOCUMENT} speaks for {}", client.id));
+    }
+    if !(1..=4 * REDIRECT_URIS_MAX).contains(&client.redirect_uris.len()) {
+        return Err(format!("{} redirect URIs", client.redirect_uris.len()));
+    }
+    if client.redirect_uris.iter().any(|uri| client.redirect(uri.as_str()).as_ref() != Some(uri)) {
+        return Err("a redirect URI that the client is not sent to".into());
+    }
+    name_holds(&client.name)
+}
+
+fn token(form: &[u8]) -> Result<(), String> {
+    for name in FIELDS {
+        match token_field(form, name) {
+            Ok(value) => {
+                if value.is_empty() || value.len() > URI_BYTES_MAX {
+                    return Err(format!("{name} has {} bytes", value.len()));
+                }
+                secrets(&value)?;
+                redirect(&value)?;
+                encoded(name, &value)?;
+            }
+            Err(body) => {
+                let error: Value = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
+                if error["error"] != "invalid_request" {
+                    return Err(format!("the error is {error}"));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What is written into a query is read out of it.
+fn encoded(name: &'static str, value: &str) -> Result<(), String> {
+    let written = uri::query(&[(name, value)]);
+    match Query::parse(&written).ok().and_then(|query| query.get(name).ok().flatten().map(str::to_owned)) {
+        Some(again) if again == value => Ok(()),
+        _ => Err(format!("{name} is another value once it was written")),
+    }
+}
+
+fn authorize(bytes: &[u8]) -> Result<(), String> {
+    let Ok(form) = Form::parse(bytes) else { return Ok(()) };
+    let site = Site::new(None, SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)), false)?;
+    let Ok(challenge) = authorization(&form, &site) else { return Ok(()) };
+    let asked = form.text("code_challenge");
+    if base64::to_url(&challenge) != asked || !form.text("resource").to_ascii_lowercase().ends_with("/mcp") {
+        return Err("a request is taken that is none".into());
+    }
+    Ok(())
+}
+
+/// A URI stands for one host, and has it still with an answer in its query.
+fn redirect(text: &str) -> Result<(), String> {
+    let Some(uri) = Uri::parse(text) else { return Ok(()) };
+    if uri.as_str() != text || !uri.is(&uri) || uri.port() == 0 {
+        return Err(format!("{text} is read as {uri:?}"));
+    }
+    let state = "x y&=#é\r\n";
+    let with = uri.with(&[("state", state)]);
+    if with.len() > URI_BYTES_MAX {
+        return Ok(());
+    }
+    let answered = Uri::parse(&with).ok_or_else(|| format!("{with} is no URI"))?;
+    if (answered.host(), answered.port()) != (uri.host(), uri.port()) {
+        return Err(format!("{with} leads to another host than {text}"));
+    }
+    let query = with.split_once('?').map(|(_, query)| query).unwrap_or_default();
+    let last = query.rsplit('&').next().unwrap_or_default();
+    match Query::parse(last) {
+        Ok(query) if query.get("state").ok().flatten() == Some(state) => Ok(()),
+        _ => Err(format!("{with} does not carry the state")),
+    }
+}
+
+/// What is read as a secret or as base64 is written as it was.
+fn secrets(text: &str) -> Result<(), String> {
+    let code = Secret::parse_code(text).or_else(|| Secret::parse_access(text));
+    let refresh = RefreshToken::parse(text);
+    if code.is_some_and(|secret| secret.reveal() != text || refresh.is_some()) {
+        return Err("a secret is read as another one".into());
+    }
+    if refresh.is_some_and(|token| token.reveal() != text) {
+        return Err("a refresh token is read as another one".into());
+    }
+    if base64::from_url(text).is_some_and(|bytes| base64::to_url(&bytes) != text) {
+        return Err("base64url is read that would not be written".into());
+    }
+    let plain = text.trim_end_matches('=').replace('+', "-").replace('/', "_");
+    if base64::from_standard(text).is_some_and(|bytes| base64::to_url(&bytes) != plain) {
+        return Err("base64 is read that would not be written".into());
+    }
+    let challenge = pkce::challenge(text).map(|bytes| base64::to_url(&bytes));
+    if challenge.is_some_and(|again| again != text) {
+        return Err("a challenge is read that would not be written".into());
+    }
+    if pkce::answer(text).is_some() != ((43..=128).contains(&text.len()) && text.bytes().all(unreserved)) {
+        return Err("a verifier is read that cannot be one, or one is not".into());
+    }
+    Ok(())
+}
+
+/// RFC 3986 2.3.
+fn unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
+}

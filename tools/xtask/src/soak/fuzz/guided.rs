@@ -1,0 +1,194 @@
+//! The campaign with libFuzzer, which keeps inputs that reach new edges of the code and changes them.
+//!
+//! The binaries are built by the stable compiler: its LLVM has the pass that counts edges (tools/fuzz/instrument). There
+//! is no AddressSanitizer in it, and so no detection of leaks: resident memory is compared instead.
+
+use super::super::world::cargo;
+use super::log::{self, Figures};
+use super::{Failure, Options};
+use crate::interop::process::{self, interrupted};
+use crate::interop::report::{self, Tally};
+use fastrand::Rng;
+use fuzz::{Target, corpus, hex, input};
+use std::collections::VecDeque;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Targets that are fed at once.
+const JOBS: usize = 2;
+/// Inputs from the grammar with which a run begins, beside the corpus.
+const GROWN: usize = 200;
+/// An input that takes longer fails, in seconds.
+const INPUT_SECONDS_MAX: u64 = 5;
+/// More resident memory fails, in MiB.
+const MEMORY_MIB_MAX: u64 = 1024;
+/// More growth of resident memory behind the first 100,000 inputs fails, in MiB: of 10^7 inputs each may leave 13 bytes.
+const GROWTH_MIB_MAX: u64 = 128;
+/// The longest word that libFuzzer puts into inputs.
+const WORD_BYTES_MAX: usize = 64;
+/// A build of the profile `soak` from nothing.
+const BUILD_LIMIT: Duration = Duration::from_secs(1500);
+/// No run takes longer.
+const RUN_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Feeds the targets, [`JOBS`] at a time.
+pub fn run(options: &Options, targets: &[Target]) -> Result<Tally, Failure> {
+    let folder = tempfile::tempdir().map_err(|error| Failure(format!("no temporary folder: {error}")))?;
+    let binaries = match &options.bin_dir {
+        Some(folder) => folder.clone(),
+        None => build(folder.path())?,
+    };
+    let seed = options.seed();
+    report::line(&format!("fuzz: seed {seed}, {} targets", targets.len()));
+    let waiting: Mutex<VecDeque<&Target>> = Mutex::new(targets.iter().collect());
+    let tally = Mutex::new(Tally::default());
+    std::thread::scope(|scope| {
+        for _ in 0..JOBS {
+            scope.spawn(|| {
+                loop {
+                    let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                    let Some(target) = next.filter(|_| interrupted().is_ok()) else { break };
+                    let run = Run {
+                        options,
+                        target,
+                        seed,
+                        binaries: &binaries,
+                        folder: folder.path().join(target.name),
+                    };
+                    let outcome = run.feed().map_err(|Failure(why)| why);
+                    tally.lock().unwrap_or_else(PoisonError::into_inner).check(target.name, outcome);
+                }
+            });
+        }
+    });
+    interrupted()?;
+    Ok(tally.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Builds the binaries of all targets; gives their folder.
+fn build(folder: &Path) -> Result<PathBuf, Failure> {
+    let mut build = cargo();
+    build.args(["build", "--profile", "soak", "--package", "fuzz", "--features", "libfuzzer", "--bins"]);
+    build.env("RUSTC_WORKSPACE_WRAPPER", concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/instrument"));
+    process::run(build, "", folder, BUILD_LIMIT)?.success("cargo build")?;
+    let this = std::env::current_exe().map_err(|error| Failure(format!("where am I: {error}")))?;
+    let target = this.parent().and_then(Path::parent).ok_or_else(|| Failure("no target folder".into()))?;
+    Ok(target.join("soak"))
+}
+
+/// The run of a target.
+struct Run<'r> {
+    options: &'r Options,
+    target: &'r Target,
+    seed: u64,
+    binaries: &'r Path,
+    /// Its own.
+    folder: PathBuf,
+}
+
+impl Run<'_> {
+    /// Feeds the target to the end; gives a line of figures.
+    fn feed(&self) -> Result<String, Failure> {
+        let [found, known, failed, kept] =
+            ["found", "known", "failed", "kept"].map(|name| self.folder.join(name));
+        for folder in [&found, &known, &failed, &kept] {
+            fs::create_dir_all(folder).map_err(|error| wrong(folder, &error))?;
+        }
+        let mut random = Rng::with_seed(self.seed ^ input::hash(self.target.name.as_bytes()));
+        let mut inputs = corpus::read(self.target.name).map_err(|error| Failure(error.to_string()))?;
+        inputs.extend((0..GROWN).map(|_| (self.target.grow)(&mut random)));
+        for (number, input) in inputs.iter().enumerate() {
+            write(&known.join(format!("{number:05}")), input)?;
+        }
+        let mut command = self.command();
+        let runs = self.options.runs.unwrap_or(self.target.runs);
+        command.arg(format!("-runs={runs}"));
+        if let Some(seconds) = self.options.seconds {
+            command.arg(format!("-max_total_time={seconds}"));
+        }
+        // libFuzzer takes 0 for a seed of its own choice.
+        command.arg(format!("-seed={}", self.seed % 0xffff_fffe + 1));
+        command.arg("-print_final_stats=1").arg(format!("-artifact_prefix={}/", failed.display()));
+        let fitting = self.target.words.iter().filter(|word| (1..=WORD_BYTES_MAX).contains(&word.len()));
+        let words: String = fitting.map(|word| format!("\"{}\"\n", escaped(word))).collect();
+        if !words.is_empty() {
+            let path = self.folder.join("words");
+            write(&path, words.as_bytes())?;
+            command.arg(format!("-dict={}", path.display()));
+        }
+        command.args([&found, &known]);
+        let finished = process::run(command, "", &self.folder, RUN_LIMIT)?;
+        if !finished.status.success() {
+            return Err(self.failure(&failed, &finished.stderr));
+        }
+        let figures = Figures::read(&finished.stderr)
+            .ok_or_else(|| Failure(format!("libFuzzer says: {}", log::complaint(&finished.stderr))))?;
+        let more = match self.options.keep {
+            true => format!(", {} inputs kept", self.keep(&kept, &[&found, &known])?),
+            false => String::new(),
+        };
+        let Figures { edges, reached, executions, per_second, corpus, warm_mib, end_mib, slowest_s } =
+            figures;
+        if end_mib > warm_mib + GROWTH_MIB_MAX {
+            return Err(Failure(format!("{warm_mib} MiB became {end_mib} MiB in {executions} inputs")));
+        }
+        Ok(format!(
+            "{executions} inputs, {per_second}/s, {reached} of {edges} edges, corpus {corpus}, {warm_mib} to {end_mib} \
+             MiB, slowest {slowest_s} s{more}"
+        ))
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(self.binaries.join(format!("fuzz-{}", self.target.name)));
+        command.arg(format!("-max_len={}", self.target.bytes_max));
+        command.arg(format!("-timeout={INPUT_SECONDS_MAX}"));
+        command.arg(format!("-rss_limit_mb={MEMORY_MIB_MAX}"));
+        command
+    }
+
+    /// What went wrong, and the input with which it did.
+    fn failure(&self, failed: &Path, log: &str) -> Failure {
+        let complaint = log::complaint(log);
+        let reproducer = files(failed).ok().and_then(|all| all.into_iter().next());
+        Failure(match reproducer {
+            Some(input) => format!("{complaint}\n      --replay {}:{}", self.target.name, hex(&input)),
+            None => complaint,
+        })
+    }
+
+    /// Writes to the committed corpus as few inputs as reach what these reach; gives how many.
+    fn keep(&self, kept: &Path, from: &[&Path]) -> Result<usize, Failure> {
+        let mut merge = self.command();
+        merge.arg("-merge=1").arg(kept).args(from);
+        process::run(merge, "", &self.folder, RUN_LIMIT)?.success("the merge")?;
+        corpus::write(self.target.name, files(kept)?).map_err(|error| wrong(kept, &error))
+    }
+}
+
+/// As a dictionary of libFuzzer has it: printable ASCII but quotes and backslashes, all else in hex.
+fn escaped(word: &str) -> String {
+    let byte = |byte: u8| match byte {
+        b'"' | b'\\' => format!("\\x{byte:02x}"),
+        b' '..=b'~' => char::from(byte).to_string(),
+        _ => format!("\\x{byte:02x}"),
+    };
+    word.bytes().map(byte).collect()
+}
+
+/// The content of every file in a folder.
+fn files(folder: &Path) -> Result<Vec<Vec<u8>>, Failure> {
+    let entries = fs::read_dir(folder).map_err(|error| wrong(folder, &error))?;
+    let content = |entry: std::io::Result<fs::DirEntry>| fs::read(entry?.path());
+    entries.map(content).collect::<Result<_, _>>().map_err(|error| wrong(folder, &error))
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    fs::write(path, bytes).map_err(|error| wrong(path, &error))
+}
+
+fn wrong(path: &Path, error: &std::io::Error) -> Failure {
+    Failure(format!("{}: {error}", path.display()))
+}
