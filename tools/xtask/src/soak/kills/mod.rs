@@ -42,6 +42,9 @@ const START_MEDIAN: Duration = Duration::from_secs(3);
 const START_LIMIT: Duration = Duration::from_secs(30);
 /// A drain takes 65 s at most.
 const DRAIN_LIMIT: Duration = Duration::from_secs(70);
+/// Of a longer one the report shows so many lines of the log.
+const DRAIN_TOLD: Duration = Duration::from_secs(10);
+const DRAIN_LINES: usize = 12;
 /// For all that is open when the last life begins: rows that wait, and everything that has to be asked for again.
 const FINISH_LIMIT: Duration = Duration::from_secs(180);
 /// Every so many kills every complete batch is read again, and a line tells how far it is.
@@ -175,8 +178,16 @@ impl Campaign {
                 ended
             })
         };
-        ended?;
+        let took = ended?;
         let log = self.world.last_log()?;
+        if took > DRAIN_TOLD {
+            let lines: Vec<&str> = log.lines().collect();
+            report::line(&format!(
+                "      the drain of life {number} took {} s, and its log ends:",
+                took.as_secs()
+            ));
+            lines[lines.len().saturating_sub(DRAIN_LINES)..].iter().for_each(|line| report::line(line));
+        }
         if let Err(panics) = hostile::no_panic(&log) {
             self.shared.fault(Rule::Log, panics);
         }
@@ -465,7 +476,9 @@ fn until_over(life: &Life<'_>, mut step: impl FnMut() -> bool) {
     }
 }
 
-fn end_server(serve: Serve, end: End, figures: &mut Figures, shared: &Shared) -> Result<(), Failure> {
+/// Ends the server; gives how long a drain took.
+fn end_server(serve: Serve, end: End, figures: &mut Figures, shared: &Shared) -> Result<Duration, Failure> {
+    let mut took = Duration::ZERO;
     match end {
         End::Kill => {
             figures.killed += 1;
@@ -484,14 +497,14 @@ fn end_server(serve: Serve, end: End, figures: &mut Figures, shared: &Shared) ->
                 interrupted()?;
                 shared.fault(Rule::Ends, failure.0);
             }
-            let took = began.elapsed();
+            took = began.elapsed();
             figures.slowest_drain = figures.slowest_drain.max(took);
             if took > DRAIN_LIMIT {
                 shared.fault(Rule::Ends, format!("a drain took {} s", took.as_secs()));
             }
         }
     }
-    Ok(())
+    Ok(took)
 }
 
 /// Requests that were answered so far.
