@@ -12,7 +12,7 @@ use engine_proto::limits::{
     REFUSALS_SINGLE_MAX,
 };
 use engine_proto::verdict::catch_all::ControlFinding;
-use engine_proto::verdict::evidence::{Held, RUN_MIN};
+use engine_proto::verdict::evidence::RUN_MIN;
 use std::hash::BuildHasher;
 use std::rc::Rc;
 use std::time::Instant;
@@ -306,15 +306,9 @@ impl Knowledge {
         }
     }
 
-    /// Whether a refusal counts only in a session that accepts somebody: the host changed its behaviour within the hour, or it says
-    /// that there is no such mailbox where another session showed that the domain accepts everyone. That one is disabled fits that.
-    pub(crate) fn doubts(&self, refusal: Held, number: u64, host: &Rc<str>, now: Instant) -> bool {
-        let accepts_all = |known: &Known| {
-            let fresh = known.at + CONTROL_TTL > now && known.finding == ControlFinding::AcceptsAll;
-            fresh && !known.has_refused_many(now)
-        };
+    /// Whether the host changed its behaviour within the hour.
+    pub(crate) fn has_changed(&self, host: &Rc<str>, now: Instant) -> bool {
         self.changed.get(host).is_some_and(|at| *at + CONTROL_TTL > now)
-            || (refusal == Held::Refused && self.known.get(&number).is_some_and(accepts_all))
     }
 
     /// The host refused a control recipient.
@@ -665,20 +659,14 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_doubted_where_the_host_changed_or_the_domain_accepts_everyone() {
+    fn a_change_of_a_host_is_known_for_an_hour() {
         let (host, other): (Rc<str>, Rc<str>) = ("mx.a.example".into(), "mx.b.example".into());
         let now = Instant::now();
         let mut knowledge = Knowledge::default();
-        assert!(!knowledge.doubts(Held::Refused, NUMBER, &host, now));
+        assert!(!knowledge.has_changed(&host, now));
         knowledge.doubt(&host, now);
-        assert!(knowledge.doubts(Held::Refused, NUMBER, &host, now));
-        assert!(!knowledge.doubts(Held::Refused, NUMBER, &other, now), "another host");
-        assert!(!knowledge.doubts(Held::Refused, NUMBER, &host, now + CONTROL_TTL), "long ago");
-        knowledge.learned(NUMBER, AcceptsAll, false, now);
-        assert!(knowledge.doubts(Held::Refused, NUMBER, &other, now));
-        assert!(!knowledge.doubts(Held::Denied, NUMBER, &other, now), "one is disabled");
-        assert!(!knowledge.doubts(Held::Refused, NUMBER + 1, &other, now), "another domain");
-        assert!(!knowledge.doubts(Held::Refused, NUMBER, &other, now + CONTROL_TTL), "long ago");
+        assert!(knowledge.has_changed(&host, now) && !knowledge.has_changed(&other, now));
+        assert!(!knowledge.has_changed(&host, now + CONTROL_TTL));
         for n in 0..2 * KNOWN_MAILBOXES_MAX {
             knowledge.doubt(&format!("mx{n}.example").into(), now);
         }

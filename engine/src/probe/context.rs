@@ -84,11 +84,12 @@ impl<R: Runtime> ProbeContext<'_, R> {
         Context { honest: self.group.is_honest(), known, no_postmaster }
     }
 
-    /// Whether a refusal of the domain's counts only in a session that accepts somebody.
-    pub(super) fn doubts(&self, refusal: Held, domain: &Domain) -> bool {
-        let (number, now) = (self.number(domain), R::now());
-        let knowledge = self.shard.knowledge.borrow();
-        !self.group.is_honest() && knowledge.doubts(refusal, number, &self.route().host, now)
+    /// Whether refusals of a session that accepted nobody show nothing: the host changed its behaviour within the hour, and this is the
+    /// refusal of a single check, or one more in a row than it bore before it changed.
+    pub(super) fn doubts_refusals(&self, single: bool, in_a_row: u32) -> bool {
+        let changed = self.shard.knowledge.borrow().has_changed(&self.route().host, R::now());
+        let borne = || self.group.site.pace.borrow().errors_borne();
+        changed && !self.group.is_honest() && (single || in_a_row > borne())
     }
 
     /// Whether this host, or another one of the same domains, accepted a mailbox within the hour.

@@ -393,7 +393,7 @@ pub(super) fn release<R: Runtime>(context: &ProbeContext<'_, R>, course: &Course
     let released = evidence.close(known, alive);
     let changed = evidence.has_changed();
     let proven = evidence.refusals_proven();
-    let has_accepted = evidence.has_accepted();
+    let (has_accepted, refused_in_a_row) = (evidence.has_accepted(), evidence.run());
     drop(evidence);
     if changed {
         context.on_change(&released, proven);
@@ -417,7 +417,7 @@ pub(super) fn release<R: Runtime>(context: &ProbeContext<'_, R>, course: &Course
         ended.filter(|&domain| !context.shard.knowledge.borrow_mut().unanswered(domain, now));
     for one in released {
         let wait = course.held.unclear_wait.get();
-        let closed = Closed { without_control, changed, has_accepted, alive, wait };
+        let closed = Closed { without_control, changed, has_accepted, refused_in_a_row, alive, wait };
         again.extend(settle_released(context, one, &closed, now));
     }
     // In front of those who wait, in the order in which they were asked about.
@@ -469,6 +469,8 @@ struct Closed {
     changed: bool,
     /// The session has accepted somebody.
     has_accepted: bool,
+    /// What it refused since, or in all.
+    refused_in_a_row: u32,
     /// All questions were answered.
     alive: bool,
     /// How long to wait where the control recipient got a reply that proves nothing.
@@ -511,8 +513,9 @@ fn settle_released<R: Runtime>(
     #[cfg(feature = "sim")]
     let proof = mistaken(held, proof);
     let evidence = Some(context.evidence_key(work.address.domain()));
-    let doubted =
-        proof == Proof::Assumed && !closed.has_accepted && context.doubts(held, work.address.domain());
+    let doubted = proof == Proof::Assumed
+        && !closed.has_accepted
+        && context.doubts_refusals(work.priority == Priority::Single, closed.refused_in_a_row);
     let proof = if doubted { Proof::Changed } else { proof };
     work.note(|| format!("checkpoint: {}", in_words_of(held, proof)));
     if held == Held::Accepted && matches!(proof, Proof::CatchAll | Proof::Changed) {

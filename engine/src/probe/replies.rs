@@ -198,7 +198,7 @@ pub(super) fn refused<R: Runtime>(
         context.shard.knowledge.borrow_mut().on_single(&route.host, false);
         held.refused_in_a_row.set(held.refused_in_a_row.get().saturating_add(1));
     }
-    let doubted = || !held.evidence.borrow().has_accepted() && context.doubts(kind, work.address.domain());
+    let doubted = || !held.evidence.borrow().has_accepted() && context.doubts_refusals(single, 1);
     if !single || work.was_accepted || is_suspect(context, &work, held, now) || doubted() {
         return hold(context, work, held, kind, said);
     }
