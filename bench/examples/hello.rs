@@ -4,7 +4,8 @@
 //! ```text
 //! cargo run --release --package bench --example hello
 //! ```
-//! It prints `listening on http://ADDR` and serves on one thread until it is killed.
+//! It prints `listening on http://ADDR` and serves on one thread until it is killed. Its driver is io_uring where the
+//! kernel lets it, or the one of its argument: `io_uring` or `epoll`.
 
 use engine::config::DriverChoice;
 use frontend::runtime;
@@ -28,7 +29,13 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const BODY: &[u8] = br#"{"email":"user-123456@d123.example","deliverable":null,"reason":"fast_check_passed","credits_remaining":null,"mode":"fast","suggestion":null,"checks":{"mx":true,"disposable":false,"role_account":false,"free_email":false}}"#;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let choice = runtime::choose(DriverChoice::Auto)?;
+    let choice = match std::env::args().nth(1).as_deref() {
+        None => DriverChoice::Auto,
+        Some("io_uring") => DriverChoice::IoUring,
+        Some("epoll") => DriverChoice::Epoll,
+        Some(other) => return Err(format!("there is no driver {other}").into()),
+    };
+    let choice = runtime::choose(choice)?;
     runtime::run(choice.driver, |driver| async move {
         let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
         // As the frontend does: epoll wants sockets that do not block.

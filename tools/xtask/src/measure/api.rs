@@ -10,6 +10,8 @@ use super::loadtest::{Figures, middle, verdict};
 use super::{Bench, Failure};
 use crate::interop::process::{Server, wait_until};
 use crate::interop::report::{self, Tally};
+use crate::soak::transport;
+use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
@@ -30,7 +32,7 @@ pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
         "| server | load | requests/s | p99 ms | CPU us a request | requests a CPU s | of hello's |",
     );
     report::line("|---|---|---:|---:|---:|---:|---:|");
-    let hello = Hello::start(bench)?;
+    let hello = Hello::start(bench, None)?;
     let mut shares = Vec::new();
     for load in [&["--clients", "64"][..], &["--rate", "10000", "--connections", "256", "--spread", "even"]] {
         let (mut bare, mut ours) = (Vec::new(), Vec::new());
@@ -85,17 +87,20 @@ fn row(server: &str, load: &[&str], figures: &Figures, share: f64) {
 }
 
 /// The bare server, running.
-struct Hello {
+pub struct Hello {
     server: Server,
     address: String,
     keys: String,
 }
 
 impl Hello {
-    fn start(bench: &Bench) -> Result<Hello, Failure> {
+    /// Starts it on a driver, or on the best one.
+    pub fn start(bench: &Bench, driver: Option<&str>) -> Result<Hello, Failure> {
         let (log, keys) = (bench.world.path("hello.log"), bench.world.path("hello.keys"));
         std::fs::write(&keys, KEY).map_err(|error| Failure(format!("{}: {error}", keys.display())))?;
-        let mut server = Server::start("hello", Command::new(bench.example("hello")), &log)?;
+        let mut command = Command::new(bench.example("hello"));
+        command.args(driver);
+        let mut server = Server::start("hello", command, &log)?;
         let mut address = None;
         let waited = wait_until("the bare server", START_LIMIT, || {
             server.running()?;
@@ -116,7 +121,15 @@ impl Hello {
         bench.loadtest(&flags)
     }
 
-    fn stop(mut self) -> Result<(), Failure> {
+    /// Where it listens.
+    pub fn address(&self) -> Result<transport::Server, Failure> {
+        let address: SocketAddr =
+            self.address.parse().map_err(|_| self.server.complain("listens nowhere"))?;
+        Ok(address.into())
+    }
+
+    /// Ends it.
+    pub fn stop(mut self) -> Result<(), Failure> {
         self.server.kill()
     }
 }

@@ -9,6 +9,7 @@
 //! - `sick` (sick.rs): three sick sites among a thousand;
 //! - `api` (api.rs): checks over HTTP beside a bare hyper server;
 //! - `intake` (intake.rs): batches accepted, beside redb alone;
+//! - `downloads` (downloads.rs): what others wait while downloads of bombs run, beside a bare hyper server;
 //! - `dns` (dns.rs): look-ups beside dnsperf;
 //! - `records` (records.rs): the memory of 20,000 domains with 1.2 KB of MX records each;
 //! - `bursts` (bursts.rs): a list beside Unbound, BIND, Knot Resolver and dnsmasq (root: it makes network namespaces).
@@ -20,6 +21,7 @@ mod bursts;
 mod cost;
 mod delay;
 mod dns;
+mod downloads;
 mod hosts;
 mod intake;
 mod line;
@@ -44,7 +46,7 @@ pub use crate::interop::Failure;
 
 #[derive(Args)]
 pub struct Options {
-    /// Which measurements [default: all but `long`, `api`, `intake`, `dns`, `records` and `bursts`]
+    /// Which measurements [default: all but `long`, `api`, `downloads`, `intake`, `dns`, `records` and `bursts`]
     #[arg(value_enum)]
     names: Vec<Name>,
     /// Runs of each row; the one with the median CPU time is shown.
@@ -79,6 +81,8 @@ enum Name {
     Sick,
     /// CPU of checks over HTTP.
     Api,
+    /// What others wait while costly downloads run.
+    Downloads,
     /// How fast batches are accepted.
     Intake,
     /// CPU of look-ups.
@@ -112,6 +116,7 @@ fn run(options: &Options) -> Result<Tally, Failure> {
             Name::Sessions => sessions::run(&bench, &mut tally)?,
             Name::Sick => sick::run(&bench, &mut tally)?,
             Name::Api => api::run(&bench, &mut tally)?,
+            Name::Downloads => downloads::run(&bench, &mut tally)?,
             Name::Intake => intake::run(&bench, &mut tally)?,
             Name::Dns => dns::run(&bench, &mut tally)?,
             Name::Records => records::run(&bench, &mut tally)?,

@@ -9,6 +9,7 @@
 //! - `canary` (canary.rs): personal data is found nowhere, and nothing of it after its retention;
 //! - `list` (list.rs): `mailprobe clean` of a long list, killed again and again;
 //! - `slow` (slow.rs): thousands of connections that take their time, and one good client among them;
+//! - `abuse` (abuse/): slow, greedy and malformed clients at once, over HTTP and over TLS, and good clients among them;
 //! - `fuzz` (fuzz/): malformed input to everything that reads what strangers, operators and the store's file say;
 //! - `evidence` (evidence/): servers that stop telling mailboxes apart, and honest ones beside them;
 //! - `manners` (manners/): what a mail server sees of a client that must not look like a directory harvest;
@@ -18,11 +19,15 @@
 //!
 //! Each has a small version with a fixed seed for `.ci/run`. docs/testing.md tells what each of them proves.
 
+mod abuse;
 mod batches;
 mod canary;
+pub mod client;
 mod crash;
 mod credits;
+mod crowd;
 mod disk;
+pub mod downloads;
 mod evidence;
 mod fuzz;
 mod hostile;
@@ -38,6 +43,8 @@ mod peers;
 mod power;
 mod slow;
 mod ssrf;
+pub mod transport;
+pub mod visitor;
 pub mod world;
 
 use crate::interop::process;
@@ -107,6 +114,8 @@ enum Name {
     Canary,
     /// Thousands of connections that take their time: a good client among them hardly notices.
     Slow,
+    /// Slow, greedy and malformed clients over HTTP and TLS: good clients hardly notice, and nothing smuggled is run.
+    Abuse,
     /// A long list is cleaned and the run killed again and again: each line comes out once, with its verdict.
     List,
     /// Malformed replies, DNS messages, addresses, bodies, uploads, lists, messages, forms, settings and rows.
@@ -149,6 +158,7 @@ pub fn main(options: &Options) -> ExitCode {
         Name::Canary => canary::run(options),
         Name::Outage => outage::run(options),
         Name::List => list::run(options),
+        Name::Abuse => abuse::run(options),
         Name::Slow => slow::run(options),
         Name::Fuzz => fuzz::run(options),
         Name::Manners => manners::run(options),

@@ -5,13 +5,13 @@
 //! comes back at once. Beside each crowd a client with a connection for each request asks for its account: every answer
 //! is 200, and the 99th percentile of what it waits stays near that of an idle server.
 
+use super::crowd::{Crowd, Siege, limit, millis, percentile};
+use super::transport::Server;
 use super::world::{Mailnet, Serve, World};
 use super::{Failure, Options, http};
 use crate::interop::process::{interrupted, sleep, wait_until};
 use crate::interop::report::{self, Tally};
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 struct Size {
@@ -31,72 +31,13 @@ const FULL: Size =
 const SMALL: Size =
     Size { crowd: 500, requests: 150, slack: Duration::from_millis(150), stay: Duration::from_secs(2) };
 
-/// Each connection of a crowd is looked at once in so long.
-const ROUND: Duration = Duration::from_secs(1);
-/// A round is made in so many steps.
-const STEPS: usize = 20;
 /// For the server to have let go of a crowd that is gone.
 const RELEASE_LIMIT: Duration = Duration::from_secs(60);
 /// Descriptors that a server may have more than before: the database's, a connection that comes late.
 const DESCRIPTORS_MORE_MAX: usize = 8;
-/// Requests of one burst of those who do not take the answers.
-const BURST: usize = 50;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Crowd {
-    /// Says nothing.
-    Silent,
-    /// A head, a byte a round.
-    Head,
-    /// A body, a byte a round.
-    Body,
-    /// Asks and asks, and reads nothing.
-    Unread,
-    /// Has asked once, and stays.
-    Idle,
-}
-
-impl Crowd {
-    fn name(self) -> &'static str {
-        match self {
-            Crowd::Silent => "silent connections",
-            Crowd::Head => "slow heads",
-            Crowd::Body => "slow bodies",
-            Crowd::Unread => "answers that nobody takes",
-            Crowd::Idle => "idle connections, twice as many as places",
-        }
-    }
-
-    /// What is said first.
-    fn opening(self, key: &str) -> String {
-        match self {
-            Crowd::Silent => String::new(),
-            Crowd::Head => "GET /livez HTTP/1.1\r\nHost: t\r\nX-Slow: ".into(),
-            Crowd::Body => format!(
-                "POST /v1/verify HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer {key}\r\nContent-Length: 10000\r\n\r\n"
-            ),
-            Crowd::Unread | Crowd::Idle => "GET /livez HTTP/1.1\r\nHost: t\r\n\r\n".into(),
-        }
-    }
-
-    /// What is said in each round.
-    fn more(self) -> String {
-        match self {
-            Crowd::Silent | Crowd::Idle => String::new(),
-            Crowd::Head | Crowd::Body => "x".into(),
-            Crowd::Unread => self.opening("").repeat(BURST),
-        }
-    }
-
-    /// Whether it notices what the server says.
-    fn reads(self) -> bool {
-        self != Crowd::Unread
-    }
-
-    /// Who does not read makes the server work for each connection; a tenth of the others' number is as bad.
-    fn count(self, size: &Size) -> usize {
-        if self == Crowd::Unread { size.crowd / 10 } else { size.crowd }
-    }
+/// Who does not read makes the server work for each connection; a tenth of the others' number is as bad.
+fn count(crowd: Crowd, size: &Size) -> usize {
+    if crowd == Crowd::Unread { size.crowd / 10 } else { size.crowd }
 }
 
 pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
@@ -146,12 +87,13 @@ fn hold(
     key: &str,
     idle: Duration,
 ) -> Result<Result<String, String>, Failure> {
-    let (ended, open, cut_off) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
-    let members = crowd.count(size);
+    let (siege, habit, server) = (Siege::default(), crowd.habit(key), Server::from(serve.address));
+    let members = count(crowd, size);
     let waits = std::thread::scope(|scope| {
-        scope.spawn(|| besiege(crowd, members, serve.address, key, &ended, &open, &cut_off));
+        scope.spawn(|| siege.hold(&habit, members, &server));
         let began = Instant::now();
-        let gathered = wait_until("the crowd", RELEASE_LIMIT, || Ok(open.load(Ordering::Relaxed) >= members));
+        let gathered =
+            wait_until("the crowd", RELEASE_LIMIT, || Ok(siege.open.load(Ordering::Relaxed) >= members));
         let waits = gathered.and_then(|()| {
             let mut waits = beside(size, serve, key)?;
             while began.elapsed() < size.stay {
@@ -159,15 +101,15 @@ fn hold(
             }
             Ok(waits)
         });
-        ended.store(true, Ordering::Relaxed);
+        siege.ended.store(true, Ordering::Relaxed);
         waits
     })?;
-    let (found, limit) = (percentile(waits), (idle * 2).max(idle + size.slack));
+    let (found, limit) = (percentile(waits), limit(idle, size.slack));
     let figures = format!(
         "{members} of them, p99 {:.1} ms (at most {:.1}), {} cut off",
         millis(found),
         millis(limit),
-        cut_off.load(Ordering::Relaxed)
+        siege.cut_off.load(Ordering::Relaxed)
     );
     Ok(if found <= limit { Ok(figures) } else { Err(figures) })
 }
@@ -192,62 +134,8 @@ fn beside(size: &Size, serve: &Serve, key: &str) -> Result<Vec<Duration>, Failur
     Ok(waits)
 }
 
-/// Keeps so many connections open until told to end.
-fn besiege(
-    crowd: Crowd,
-    members: usize,
-    server: SocketAddr,
-    key: &str,
-    ended: &AtomicBool,
-    open: &AtomicUsize,
-    cut_off: &AtomicUsize,
-) {
-    let (opening, more) = (crowd.opening(key), crowd.more());
-    let mut streams: Vec<Option<TcpStream>> = (0..members).map(|_| None).collect();
-    let step = members.div_ceil(STEPS);
-    for begin in (0..members).step_by(step).cycle() {
-        for stream in streams.iter_mut().skip(begin).take(step) {
-            if ended.load(Ordering::Relaxed) || interrupted().is_err() {
-                return;
-            }
-            let goes_on = stream.as_mut().is_some_and(|stream| go_on(stream, crowd, &more));
-            if !goes_on {
-                let was_open = stream.take().is_some();
-                cut_off.fetch_add(usize::from(was_open), Ordering::Relaxed);
-                // A backlog that is full refuses; the next round tries again.
-                *stream = connect(server, &opening).ok();
-                if stream.is_some() && !was_open {
-                    open.fetch_add(1, Ordering::Relaxed);
-                }
-            }
-        }
-        std::thread::sleep(ROUND / STEPS as u32);
-    }
-}
-
-fn connect(server: SocketAddr, opening: &str) -> io::Result<TcpStream> {
-    let mut stream = TcpStream::connect_timeout(&server, Duration::from_secs(1))?;
-    stream.set_nonblocking(true)?;
-    stream.write_all(opening.as_bytes())?;
-    Ok(stream)
-}
-
-/// Says the next bit; `false` when the server has closed.
-fn go_on(stream: &mut TcpStream, crowd: Crowd, more: &str) -> bool {
-    let blocked = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
-    if crowd.reads() {
-        match stream.read(&mut [0; 1024]) {
-            Ok(0) => return false,
-            Ok(_) => {}
-            Err(error) if blocked(&error) => {}
-            Err(_) => return false,
-        }
-    }
-    more.is_empty() || stream.write(more.as_bytes()).map_or_else(|error| blocked(&error), |_| true)
-}
-
-/// The crowd is gone: so are its connections.
-fn released(serve: &mut Serve, before: usize) -> Result<String, String> {
+/// Waits until the server has no descriptor of a crowd that is gone.
+pub fn released(serve: &mut Serve, before: usize) -> Result<String, String> {
     let mut now = before;
     let waited = wait_until("the server to let go", RELEASE_LIMIT, || {
         now = serve.descriptors()?;
@@ -258,35 +146,12 @@ fn released(serve: &mut Serve, before: usize) -> Result<String, String> {
     waited.map(|()| figures.clone()).map_err(|failure| format!("{}: {figures}", failure.0))
 }
 
-fn end(serve: Serve) -> Result<String, String> {
+/// Ends the server and looks through its log.
+pub fn end(serve: Serve) -> Result<String, String> {
     let log = serve.log().map_err(|failure| failure.0)?;
     serve.stop().map_err(|failure| failure.0)?;
     match log.lines().find(|line| line.contains("a defect was met") || line.contains("panicked")) {
         Some(line) => Err(line.to_owned()),
         None => Ok("status 0".into()),
-    }
-}
-
-/// The 99th percentile.
-fn percentile(mut waits: Vec<Duration>) -> Duration {
-    waits.sort();
-    let place = (waits.len() * 99).div_ceil(100);
-    waits.get(place.saturating_sub(1)).copied().unwrap_or_default()
-}
-
-fn millis(time: Duration) -> f64 {
-    time.as_secs_f64() * 1000.0
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_percentile_is_a_wait_that_was() {
-        let waits = |range: std::ops::RangeInclusive<u64>| range.map(Duration::from_millis).rev().collect();
-        assert_eq!(percentile(waits(1..=100)), Duration::from_millis(99));
-        assert_eq!(percentile(waits(7..=7)), Duration::from_millis(7));
-        assert_eq!(percentile(Vec::new()), Duration::ZERO);
     }
 }

@@ -202,7 +202,8 @@ impl World {
 
     fn ready(&self, mut server: Server) -> Result<Serve, Failure> {
         let log = self.path(SERVE_LOG);
-        let address = ready_line(&mut server, &log, "listening on http://")?;
+        let url = ready_line(&mut server, &log, "listening on ")?;
+        let address = url.split("://").last().unwrap_or_default();
         let address = address.parse().map_err(|_| server.complain("listens nowhere"))?;
         Ok(Serve { server, log, address })
     }

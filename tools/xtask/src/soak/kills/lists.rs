@@ -80,7 +80,7 @@ impl ListFlow {
             return;
         }
         let fields = [("csrf", hands.csrf.as_str()), ("column", "")];
-        let request = Request::upload("/lists", &fields, (&self.name, &self.content));
+        let request = Request::upload("/lists", &fields, (&self.name, self.content.as_bytes()));
         match life.ask(&mut hands.browser, "upload", &self.name, &request) {
             Ok(reply) if reply.status == 303 => {
                 self.path = reply.header("location").unwrap_or_default().to_owned();

@@ -8,7 +8,6 @@
 
 mod addresses;
 mod assistant;
-mod client;
 mod compare;
 mod lists;
 mod people;
@@ -16,11 +15,11 @@ mod programs;
 mod records;
 mod start;
 
+use super::client::{self, Client, Request};
 use super::world::{Credits, Mailnet, Serve, World};
 use super::{Failure, Options, hostile};
 use crate::interop::process::{interrupted, sleep};
 use crate::interop::report::{self, Tally};
-use client::{Client, Request};
 use mailnet::Scenario;
 use people::Person;
 use programs::Program;

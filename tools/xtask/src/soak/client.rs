@@ -3,12 +3,12 @@
 //! What a lost answer means decides what the ledger may hold afterwards, so the client tells a request that was never
 //! sent from one whose answer did not come.
 
+use super::transport::{Server, Stream};
 use crate::interop::process::interrupted;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 /// Beyond what the server allows itself for any answer.
@@ -47,8 +47,8 @@ pub struct Request {
 
 /// One client with at most one connection.
 pub struct Client {
-    server: SocketAddr,
-    stream: Option<TcpStream>,
+    server: Server,
+    stream: Option<Stream>,
     /// None for a program, which keeps no cookies.
     cookies: Option<BTreeMap<String, String>>,
 }
@@ -74,19 +74,25 @@ impl Request {
     }
 
     /// `POST` of a form with a file.
-    pub fn upload(path: &str, fields: &[(&str, &str)], file: (&str, &str)) -> Request {
+    pub fn upload(path: &str, fields: &[(&str, &str)], file: (&str, &[u8])) -> Request {
         let mut body = String::new();
         for (name, value) in fields {
             let _ =
-                write!(body, "--kills\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n");
+                write!(body, "--soak\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n");
         }
         let (name, content) = file;
         let _ = write!(
             body,
-            "--kills\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\r\n{content}\r\n--kills--\r\n"
+            "--soak\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\r\n"
         );
-        let headers = "Content-Type: multipart/form-data; boundary=kills\r\n".to_owned();
-        Request { method: "POST", path: path.into(), headers, body: body.into_bytes() }
+        let headers = "Content-Type: multipart/form-data; boundary=soak\r\n".to_owned();
+        let body = [body.as_bytes(), content, b"\r\n--soak--\r\n"].concat();
+        Request { method: "POST", path: path.into(), headers, body }
+    }
+
+    /// What is asked for.
+    pub fn path(&self) -> &str {
+        &self.path
     }
 
     /// With a header more.
@@ -103,13 +109,23 @@ impl Request {
 
 impl Client {
     /// Of a program.
-    pub fn program(server: SocketAddr) -> Client {
-        Client { server, stream: None, cookies: None }
+    pub fn program(server: impl Into<Server>) -> Client {
+        Client { server: server.into(), stream: None, cookies: None }
     }
 
     /// Of a person, with cookies and the headers that browsers send with forms.
-    pub fn browser(server: SocketAddr) -> Client {
-        Client { server, stream: None, cookies: Some(BTreeMap::new()) }
+    pub fn browser(server: impl Into<Server>) -> Client {
+        Client { server: server.into(), stream: None, cookies: Some(BTreeMap::new()) }
+    }
+
+    /// Another client with the same cookies and a connection of its own.
+    pub fn beside(&self) -> Client {
+        Client { server: self.server.clone(), stream: None, cookies: self.cookies.clone() }
+    }
+
+    /// From now on the server is elsewhere.
+    pub fn moves(&mut self, server: Server) {
+        (self.server, self.stream) = (server, None);
     }
 
     /// Closes the connection: its server is gone.
@@ -135,19 +151,19 @@ impl Client {
         Ok(reply)
     }
 
-    fn connect(&self) -> io::Result<TcpStream> {
-        let stream = TcpStream::connect_timeout(&self.server, CONNECT_LIMIT)?;
-        stream.set_read_timeout(Some(LOOK))?;
-        stream.set_nodelay(true)?;
+    fn connect(&self) -> io::Result<Stream> {
+        let stream = self.server.connect(CONNECT_LIMIT)?;
+        stream.tcp().set_read_timeout(Some(LOOK))?;
         Ok(stream)
     }
 
-    fn encode(&self, request: &Request) -> Vec<u8> {
+    /// The request as it is sent, for whoever sends it on a connection of their own.
+    pub fn encode(&self, request: &Request) -> Vec<u8> {
         let Request { method, path, headers, body } = request;
-        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\n{headers}", self.server);
+        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\n{headers}", self.server.address);
         if let Some(cookies) = &self.cookies {
             if *method == "POST" {
-                let _ = write!(head, "Origin: http://{}\r\nSec-Fetch-Site: same-origin\r\n", self.server);
+                let _ = write!(head, "Origin: {}\r\nSec-Fetch-Site: same-origin\r\n", self.server.origin());
             }
             if !cookies.is_empty() {
                 let all: Vec<String> =
@@ -238,7 +254,7 @@ fn keep(cookies: &mut BTreeMap<String, String>, header: &str) {
 }
 
 /// An answer, and whether the connection can be used again.
-fn read(stream: &mut TcpStream) -> io::Result<(Reply, bool)> {
+fn read(stream: &mut Stream) -> io::Result<(Reply, bool)> {
     let (end, mut bytes, mut piece) = (Instant::now() + ANSWER_LIMIT, Vec::new(), [0; 8192]);
     loop {
         if let Some(parsed) = parse(&bytes) {

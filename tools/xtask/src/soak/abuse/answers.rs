@@ -1,0 +1,120 @@
+//! Sends octets on a connection of their own and tells all the answers that come.
+
+use super::super::transport::Server;
+use crate::interop::process::interrupted;
+use std::io::{self, Read, Write};
+use std::time::{Duration, Instant};
+
+/// Beyond the time in which the server gives up whatever is not whole.
+const LIMIT: Duration = Duration::from_secs(60);
+/// How often a wait looks whether it is over.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What came back.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Answers {
+    /// The statuses of the answers, in their order, without those that announce another one (1xx).
+    pub statuses: Vec<u16>,
+    /// Octets behind the last whole answer.
+    pub rest: Vec<u8>,
+    /// The server has closed.
+    pub closed: bool,
+}
+
+/// Sends `bytes` and reads until the server closes, or says nothing for `quiet` after an answer.
+///
+/// # Errors
+/// No connection, or neither an answer nor an end in time.
+pub fn of(server: &Server, bytes: &[u8], quiet: Duration) -> io::Result<Answers> {
+    let mut stream = server.connect(LIMIT)?;
+    stream.tcp().set_read_timeout(Some(LOOK))?;
+    stream.tcp().set_write_timeout(Some(LIMIT))?;
+    // The server may close before it has read all: what it has answered can still be there.
+    let closed = |error: &io::Error| {
+        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+        matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
+    };
+    match stream.write_all(bytes) {
+        Err(error) if !closed(&error) => return Err(error),
+        _ => {}
+    }
+    let (end, mut came, mut last, mut piece) =
+        (Instant::now() + LIMIT, Vec::new(), Instant::now(), [0; 16 * 1024]);
+    loop {
+        match stream.read(&mut piece) {
+            Ok(0) => return Ok(Answers { closed: true, ..split(&came) }),
+            Ok(length) => {
+                came.extend_from_slice(&piece[..length]);
+                last = Instant::now();
+            }
+            Err(error) if closed(&error) => return Ok(Answers { closed: true, ..split(&came) }),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                interrupted().map_err(|failure| io::Error::other(failure.0))?;
+                let so_far = split(&came);
+                if !so_far.statuses.is_empty() && last.elapsed() > quiet {
+                    return Ok(so_far);
+                }
+                if Instant::now() > end {
+                    return Err(io::Error::other(format!("neither an end nor an answer: {so_far:?}")));
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The whole answers, one behind the other.
+pub fn split(mut bytes: &[u8]) -> Answers {
+    let mut answers = Answers::default();
+    while let Some((status, length)) = first(bytes) {
+        if status >= 200 {
+            answers.statuses.push(status);
+        }
+        bytes = bytes.get(length..).unwrap_or_default();
+    }
+    answers.rest = bytes.to_vec();
+    answers
+}
+
+/// The status and the length of the first answer, if it is whole.
+fn first(bytes: &[u8]) -> Option<(u16, usize)> {
+    let head_end = bytes.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
+    let head = std::str::from_utf8(&bytes[..head_end]).ok()?;
+    let status = head.strip_prefix("HTTP/1.")?.get(2..5)?.parse().ok()?;
+    let field = |wanted: &str| {
+        let mut fields = head.split("\r\n").filter_map(|line| line.split_once(':'));
+        fields.find(|(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value.trim())
+    };
+    let length = match (status, field("content-length")) {
+        (100..=199 | 204 | 304, _) => 0,
+        (_, Some(length)) => length.parse().ok()?,
+        (_, None) if field("transfer-encoding").is_some() => {
+            let last = bytes.get(head_end..)?.windows(5).position(|five| five == b"0\r\n\r\n")?;
+            last + 5
+        }
+        (_, None) => 0,
+    };
+    (bytes.len() >= head_end + length).then_some((status, head_end + length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_answer_is_counted() {
+        let ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab";
+        let bad = "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+        let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n";
+        let again = "HTTP/1.1 100 Continue\r\n\r\n";
+        let check = |text: String, statuses: &[u16], rest: &str| {
+            let answers = split(text.as_bytes());
+            assert_eq!((answers.statuses.as_slice(), answers.rest.as_slice()), (statuses, rest.as_bytes()));
+        };
+        check(String::new(), &[], "");
+        check(format!("{ok}{bad}"), &[200, 400], "");
+        check(format!("{again}{chunked}{ok}"), &[200, 200], "");
+        check(format!("{ok}HTTP/1.1 2"), &[200], "HTTP/1.1 2");
+        check(ok[..ok.len() - 1].to_owned(), &[], &ok[..ok.len() - 1]);
+    }
+}

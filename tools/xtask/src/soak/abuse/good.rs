@@ -1,0 +1,114 @@
+//! Clients that do nothing wrong: what they ask for, what the answer has to be, and how long they wait for it.
+
+use super::super::Failure;
+use super::super::client::{Client, Request};
+use super::super::crowd::percentile;
+use super::super::transport::Server;
+use super::super::visitor::{Visitor, expect};
+use crate::interop::process::sleep;
+use serde_json::{Value, json};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// What they ask for.
+pub const KINDS: [&str; 4] = ["/v1/account", "a fast check", "a full check", "a page"];
+/// Domains of the scenario.
+pub const DOMAINS: u64 = 20;
+/// Between two requests of a client.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// See the module.
+pub struct Good {
+    server: Server,
+    key: String,
+    person: Visitor,
+    /// Full checks that were answered 200: each address is asked about once, so each was charged.
+    pub charged: AtomicU64,
+    /// The next address.
+    next: AtomicU64,
+}
+
+/// The waits of each kind.
+pub type Waits = [Vec<Duration>; KINDS.len()];
+
+impl Good {
+    /// Clients with a key and a session.
+    pub fn new(server: Server, key: String, person: Visitor) -> Good {
+        Good { server, key, person, charged: AtomicU64::new(0), next: AtomicU64::new(0) }
+    }
+
+    /// So many requests of each kind, beside each other, each over a connection of its own.
+    pub fn ask(&self, requests: usize) -> Result<Waits, Failure> {
+        std::thread::scope(|scope| {
+            let clients: Vec<_> =
+                (0..KINDS.len()).map(|kind| scope.spawn(move || self.ask_for(kind, requests))).collect();
+            let mut all = Waits::default();
+            for (waits, client) in all.iter_mut().zip(clients) {
+                match client.join() {
+                    Ok(some) => *waits = some?,
+                    Err(payload) => std::panic::resume_unwind(payload),
+                }
+            }
+            Ok(all)
+        })
+    }
+
+    fn ask_for(&self, kind: usize, requests: usize) -> Result<Vec<Duration>, Failure> {
+        let mut waits = Vec::with_capacity(requests);
+        for _ in 0..requests {
+            let began = Instant::now();
+            match kind {
+                0 => self.account(),
+                1 => self.fast(),
+                2 => self.full(),
+                _ => self.page(),
+            }
+            .map_err(|failure| Failure(format!("the good client of {}: {}", KINDS[kind], failure.0)))?;
+            waits.push(began.elapsed());
+            sleep(PAUSE)?;
+        }
+        Ok(waits)
+    }
+
+    fn account(&self) -> Result<(), Failure> {
+        let answer = self.send(Request::get("/v1/account"))?;
+        right(answer["credits_remaining"].is_u64(), &answer)
+    }
+
+    fn fast(&self) -> Result<(), Failure> {
+        let body = json!({ "email": "user-1@a-1.example", "mode": "fast" });
+        let answer = self.send(Request::json("/v1/verify", &body))?;
+        right(answer["reason"] == "fast_check_passed" && answer["checks"]["mx"] == true, &answer)
+    }
+
+    /// Every fourth mailbox does not exist.
+    fn full(&self) -> Result<(), Failure> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let (name, reason) =
+            if number % 4 == 3 { ("nobody", "mailbox_not_found") } else { ("user", "mailbox_exists") };
+        let email = format!("{name}-{number}@a-{}.example", number % DOMAINS + 1);
+        let answer = self.send(Request::json("/v1/verify", &json!({ "email": email })))?;
+        self.charged.fetch_add(1, Ordering::Relaxed);
+        right(answer["email"] == email.as_str() && answer["reason"] == reason, &answer)
+    }
+
+    fn page(&self) -> Result<(), Failure> {
+        let page = expect(&mut self.person.client(), &Request::get("/lists"), 200)?;
+        let has_form = page.form("/lists").is_some();
+        right(has_form, &Value::from(page.text()))
+    }
+
+    fn send(&self, request: Request) -> Result<Value, Failure> {
+        let mut client = Client::program(self.server.clone());
+        Ok(expect(&mut client, &request.bearer(&self.key), 200)?.json())
+    }
+}
+
+fn right(is_right: bool, answer: &Value) -> Result<(), Failure> {
+    if is_right { Ok(()) } else { Err(Failure(format!("a wrong answer: {answer}"))) }
+}
+
+/// The 99th percentile of each kind.
+pub fn percentiles(waits: Waits) -> [Duration; KINDS.len()] {
+    waits.map(percentile)
+}

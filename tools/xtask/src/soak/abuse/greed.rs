@@ -1,0 +1,326 @@
+//! Clients that want too much, or nothing that makes sense. Each kind goes on until it is told to end.
+
+use super::super::Failure;
+use super::super::client::Request;
+use super::super::crowd::{Habit, Siege};
+use super::super::downloads::{Counts, Load, Owners};
+use super::super::transport::Server;
+use super::answers::{self, Answers};
+use super::shapes::{self, Shape};
+use crate::interop::process::interrupted;
+use serde_json::json;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Connections that send many requests at once, and how many.
+const PIPELINES: usize = 20;
+const REQUESTS: usize = 1_000;
+/// Clients that send too many fields, or reset their connections.
+const FEW: usize = 4;
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+const ANSWER_LIMIT: Duration = Duration::from_secs(90);
+
+/// What they do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Greed {
+    Unread,
+    Bodies,
+    Fields,
+    Shapes,
+    Pipelines,
+    Resets,
+    Bombs,
+}
+
+pub const ALL: [Greed; 7] = [
+    Greed::Unread,
+    Greed::Bodies,
+    Greed::Fields,
+    Greed::Shapes,
+    Greed::Pipelines,
+    Greed::Resets,
+    Greed::Bombs,
+];
+
+/// Whom they abuse, and by what means.
+pub struct Means<'m> {
+    pub server: Server,
+    pub owners: &'m Owners,
+    /// A key whose requests cost nothing.
+    pub key: String,
+    /// A token of an assistant.
+    pub token: String,
+    /// A page for those who have signed in, as it is asked for.
+    pub page: Vec<u8>,
+    /// An upload.
+    pub upload: Vec<u8>,
+    pub shapes: Vec<Shape>,
+    /// Connections of a crowd.
+    pub members: usize,
+    /// How long silence behind an answer has to last.
+    pub quiet: Duration,
+    pub bombs: Load,
+}
+
+impl Greed {
+    /// For people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Greed::Unread => "unread documents, answers, pages, MCP and downloads",
+            Greed::Bodies => "unfinished bodies",
+            Greed::Fields => "10,000 header fields",
+            Greed::Shapes => "malformed requests",
+            Greed::Pipelines => "20 connections with 1,000 pipelined requests each",
+            Greed::Resets => "resets in the handshake and in the head",
+            Greed::Bombs => "decompression bombs",
+        }
+    }
+
+    /// Goes on until `ended`; gives what there is to say about it.
+    ///
+    /// # Errors
+    /// An answer that there must not be.
+    pub fn run(self, means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
+        match self {
+            Greed::Unread => unread(means, ended),
+            Greed::Bodies => Ok(crowd(means, ended, &unfinished(means))),
+            Greed::Fields => fields(means, ended),
+            Greed::Shapes => malformed(means, ended),
+            Greed::Pipelines => pipelines(means, ended),
+            Greed::Resets => resets(means, ended),
+            Greed::Bombs => downloads(means, means.bombs, ended),
+        }
+    }
+}
+
+/// Runs one closure in several threads; the first failure ends them all.
+fn many<F>(count: usize, ended: &AtomicBool, work: F) -> Result<(), Failure>
+where
+    F: Fn(usize) -> Result<(), Failure> + Sync,
+{
+    let first = Mutex::new(Ok(()));
+    std::thread::scope(|scope| {
+        for number in 0..count {
+            let (work, first) = (&work, &first);
+            scope.spawn(move || {
+                while !ended.load(Ordering::Relaxed) {
+                    if let Err(failure) = interrupted().and_then(|()| work(number)) {
+                        let mut first = first.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                        if first.is_ok() {
+                            *first = Err(failure);
+                        }
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    first.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn crowd(means: &Means<'_>, ended: &AtomicBool, habits: &[Habit]) -> String {
+    let siege = Siege::default();
+    let members = means.members.div_ceil(habits.len());
+    std::thread::scope(|scope| {
+        for habit in habits {
+            scope.spawn(|| siege.hold(habit, members, &means.server));
+        }
+        while !ended.load(Ordering::Relaxed) && interrupted().is_ok() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        siege.ended.store(true, Ordering::Relaxed);
+    });
+    let (open, cut_off) = (siege.open.load(Ordering::Relaxed), siege.cut_off.load(Ordering::Relaxed));
+    format!("{open} connections, {cut_off} cut off")
+}
+
+fn unread(means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
+    let program = super::super::client::Client::program(means.server.clone());
+    let api = |path: &str| program.encode(&Request::get(path).bearer(&means.key));
+    let requests = [
+        api("/docs"),
+        api("/v1/openapi.json"),
+        api("/v1/account"),
+        means.page.clone(),
+        program.encode(&tools(&means.token)),
+    ];
+    let habits: Vec<Habit> = requests.iter().map(|request| Habit::unread(request)).collect();
+    let load = Load { bombs: 0, unread: means.bombs.unread };
+    std::thread::scope(|scope| {
+        let held = scope.spawn(|| downloads(means, load, ended));
+        let crowd = crowd(means, ended, &habits);
+        match held.join() {
+            Ok(downloads) => Ok(format!("{crowd}; {}", downloads?)),
+            Err(payload) => std::panic::resume_unwind(payload),
+        }
+    })
+}
+
+/// Which tools there are.
+pub fn tools(token: &str) -> Request {
+    const REVISION: &str = "2026-07-28";
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": REVISION,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": { "_meta": meta } });
+    let request = Request::json("/mcp", &body).bearer(token).header("MCP-Protocol-Version", REVISION);
+    request.header("Mcp-Method", "tools/list")
+}
+
+/// Half of a check, of a chunk, of an upload and of a message to MCP.
+fn unfinished(means: &Means<'_>) -> Vec<Habit> {
+    let head = format!("POST /v1/verify HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer {}\r\n", means.key);
+    let program = super::super::client::Client::program(means.server.clone());
+    let half = |bytes: Vec<u8>| bytes[..bytes.len() - 20].to_vec();
+    vec![
+        Habit::unfinished(format!("{head}Content-Length: 10000\r\n\r\n{{").into_bytes()),
+        Habit::unfinished(format!("{head}Transfer-Encoding: chunked\r\n\r\nfff\r\n{{").into_bytes()),
+        Habit::unfinished(half(means.upload.clone())),
+        Habit::unfinished(half(program.encode(&tools(&means.token)))),
+    ]
+}
+
+fn fields(means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
+    let request = format!("GET /livez HTTP/1.1\r\nHost: t\r\n{}\r\n", shapes::fields());
+    let sent = AtomicU64::new(0);
+    many(FEW, ended, |_| {
+        let answers = answers::of(&means.server, request.as_bytes(), means.quiet);
+        let answers = answers.map_err(|error| Failure(format!("10,000 fields: {error}")))?;
+        sent.fetch_add(1, Ordering::Relaxed);
+        judge("10,000 fields", &answers, &[400, 431])
+    })?;
+    Ok(format!("{} requests", sent.into_inner()))
+}
+
+/// One answer at most, and one that may be.
+fn judge(name: &str, answers: &Answers, may: &[u16]) -> Result<(), Failure> {
+    let right = match answers.statuses.as_slice() {
+        [] => answers.closed,
+        // A server with much to do may refuse anything.
+        [status] => may.contains(status) || *status == 503,
+        _ => false,
+    };
+    if right && answers.rest.is_empty() {
+        return Ok(());
+    }
+    let rest = String::from_utf8_lossy(&answers.rest);
+    Err(Failure(format!("{name}: {:?}, then {rest:?}; may be {may:?}", answers.statuses)))
+}
+
+/// All shapes, a round after the other; at least one round.
+fn malformed(means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
+    let mut rounds = 0;
+    let mut faults = Vec::new();
+    while faults.is_empty() && (rounds == 0 || !ended.load(Ordering::Relaxed)) {
+        faults = std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                means.shapes.iter().map(|shape| scope.spawn(|| one(means, shape))).collect();
+            let ends = threads.into_iter().map(|thread| match thread.join() {
+                Ok(end) => end,
+                Err(payload) => std::panic::resume_unwind(payload),
+            });
+            ends.filter_map(|end| end.err().map(|failure| failure.0)).collect()
+        });
+        rounds += 1;
+    }
+    let shapes = means.shapes.len();
+    if faults.is_empty() {
+        Ok(format!("{shapes} shapes, {rounds} rounds"))
+    } else {
+        Err(Failure(faults.join("\n      ")))
+    }
+}
+
+fn one(means: &Means<'_>, shape: &Shape) -> Result<(), Failure> {
+    let answers = answers::of(&means.server, &shape.bytes, means.quiet);
+    let answers = answers.map_err(|error| Failure(format!("{}: {error}", shape.name)))?;
+    judge(shape.name, &answers, shape.may)
+}
+
+fn pipelines(means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
+    let whole = AtomicU64::new(0);
+    let live = "GET /livez HTTP/1.1\r\nHost: t\r\n\r\n".to_owned();
+    let account =
+        format!("GET /v1/account HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer {}\r\n\r\n", means.key);
+    let requests = [live.repeat(REQUESTS), account.repeat(REQUESTS)];
+    many(PIPELINES, ended, |number| {
+        let wrong = |what: &dyn std::fmt::Display| Failure(format!("pipelined requests: {what}"));
+        let mut stream = means.server.connect(CONNECT_LIMIT).map_err(|error| wrong(&error))?;
+        let timed = stream.tcp().set_read_timeout(Some(ANSWER_LIMIT));
+        timed
+            .and_then(|()| stream.write_all(requests[number % 2].as_bytes()))
+            .map_err(|error| wrong(&error))?;
+        let (mut answered, mut came, mut piece) = (0, Vec::new(), vec![0; 64 * 1024]);
+        while answered < REQUESTS {
+            let length = stream.read(&mut piece).map_err(|error| wrong(&error))?;
+            if length == 0 {
+                return Err(wrong(&format!("closed after {answered} answers")));
+            }
+            came.extend_from_slice(&piece[..length]);
+            let answers = answers::split(&came);
+            if let Some(other) = answers.statuses.iter().find(|status| **status != 200) {
+                return Err(wrong(other));
+            }
+            answered += answers.statuses.len();
+            came = answers.rest;
+        }
+        whole.fetch_add(1, Ordering::Relaxed);
+        if answered == REQUESTS { Ok(()) } else { Err(wrong(&format!("{answered} answers"))) }
+    })?;
+    match whole.into_inner() {
+        0 => Err(Failure("pipelined requests: none were answered to their end".into())),
+        whole => Ok(format!("{whole} times 1,000 answers")),
+    }
+}
+
+/// Over TLS in a handshake that says too little, the right thing or nonsense; else in a head.
+fn resets(means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
+    let head = b"GET /docs HTTP/1.1\r\nHost: t\r\n\r\nGET /docs HTT".to_vec();
+    let hello = match means.server.client_hello() {
+        Ok(hello) => hello,
+        Err(error) => return Err(Failure(format!("a ClientHello: {error}"))),
+    };
+    let half = hello.get(..hello.len() / 2).unwrap_or_default().to_vec();
+    let nonsense = [&[0x16, 3, 1, 2, 0][..], &[0xff; 600]].concat();
+    let says = if means.server.is_over_tls() { vec![hello, half, nonsense, head] } else { vec![head] };
+    let sent = AtomicU64::new(0);
+    many(FEW, ended, |_| {
+        let number = sent.fetch_add(1, Ordering::Relaxed) as usize;
+        let reset = || -> io::Result<()> {
+            let mut stream = TcpStream::connect_timeout(&means.server.address, CONNECT_LIMIT)?;
+            stream.write_all(&says[number % says.len()])?;
+            if number % 8 > 3 {
+                // Some wait until the server has said something.
+                stream.set_read_timeout(Some(Duration::from_millis(20)))?;
+                let _ = stream.read(&mut [0; 64]);
+            }
+            // What is closed now is reset.
+            socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO))
+        };
+        reset().or_else(|error| match error.kind() {
+            // The server has closed first.
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Ok(()),
+            _ => Err(Failure(format!("a reset: {error}"))),
+        })?;
+        std::thread::sleep(Duration::from_millis(2));
+        Ok(())
+    })?;
+    Ok(format!("{} resets", sent.into_inner()))
+}
+
+fn downloads(means: &Means<'_>, load: Load, ended: &AtomicBool) -> Result<String, Failure> {
+    let counts = Counts::default();
+    means.owners.download(&means.server, load, ended, &counts)?;
+    let [whole, begun, refused] =
+        [&counts.whole, &counts.begun, &counts.refused].map(|counter| counter.load(Ordering::Relaxed));
+    if load.bombs > 0 && whole == 0 {
+        return Err(Failure("no bomb was read to its end".into()));
+    }
+    Ok(format!(
+        "{whole} bombs read to their end, {begun} downloads begun and not read, {refused} answers 503"
+    ))
+}

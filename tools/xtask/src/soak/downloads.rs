@@ -1,0 +1,205 @@
+//! Downloads that cost their server much: of lists that are small when they are uploaded and long when they are unpacked,
+//! and of long results that nobody reads.
+
+use super::Failure;
+use super::client::{Lost, Request};
+use super::transport::Server;
+use super::visitor::Visitor;
+use crate::interop::process::interrupted;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use std::io::{self, Read, Write};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// A download that nobody reads is begun anew after this time: the server has cut it off by then.
+const UNREAD_TIME: Duration = Duration::from_secs(22);
+/// Between a refusal and the next attempt.
+const PAUSE: Duration = Duration::from_millis(200);
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// The beginning of an answer with its status.
+const STATUS_BYTES: usize = "HTTP/1.1 200".len();
+const STATUS_LIMIT: Duration = Duration::from_secs(90);
+/// Rows of a bomb. A list needs an address; the others are none, so it is checked at once and costs a credit.
+const ROWS: [&str; 4] = [ADDRESS, "none", "no-one", "nobody"];
+/// A mailbox that the scenario has to have.
+const ADDRESS: &str = "user-1@a-1.example";
+
+/// How long the lists are.
+#[derive(Clone, Copy)]
+pub struct Size {
+    /// Blank lines of a bomb, in MiB.
+    pub bomb_mib: usize,
+    /// Rows of a list whose result nobody reads. It has to be longer than all buffers on its way.
+    pub rows: usize,
+}
+
+/// People with lists that are checked to their end.
+pub struct Owners {
+    people: Vec<Owner>,
+    /// What a bomb's download has to be.
+    expected: Vec<u8>,
+}
+
+struct Owner {
+    visitor: Visitor,
+    bomb: String,
+    long: String,
+}
+
+/// How many download at once.
+#[derive(Clone, Copy)]
+pub struct Load {
+    /// Those who read bombs.
+    pub bombs: usize,
+    /// Those who ask for long results and read nothing.
+    pub unread: usize,
+}
+
+/// What became of downloads.
+#[derive(Default)]
+pub struct Counts {
+    /// Bombs that were read to their end and were right.
+    pub whole: AtomicU64,
+    /// Downloads without a reader that were begun.
+    pub begun: AtomicU64,
+    /// Answers 503.
+    pub refused: AtomicU64,
+    /// Bombs that broke off because others waited.
+    pub cut_off: AtomicU64,
+}
+
+impl Owners {
+    /// Signs people up; each uploads a bomb and a long list and lets both be checked.
+    pub fn sign_up(server: &Server, count: usize, size: Size) -> Result<Owners, Failure> {
+        let packed = |text: io::Result<Vec<u8>>| text.map_err(|error| Failure(format!("gzip: {error}")));
+        let (bomb, long) = (packed(bomb(size.bomb_mib))?, packed(long(size.rows))?);
+        let mut people = Vec::new();
+        for number in 0..count {
+            let mut visitor = Visitor::sign_up(server, &format!("owner-{number}@people.example"))?;
+            let bomb = visitor.checked_list("bomb.csv.gz", &bomb)?;
+            let long = visitor.checked_list("long.csv.gz", &long)?;
+            people.push(Owner { visitor, bomb, long });
+        }
+        let plain = format!("{}\n", ROWS.join("\n"));
+        let first = people.first_mut().ok_or_else(|| Failure("no owners".into()))?;
+        let path = first.visitor.checked_list("plain.csv", plain.as_bytes())?;
+        let expected = first.visitor.look(&path)?.body;
+        let text = String::from_utf8_lossy(&expected);
+        let right = text.lines().count() == ROWS.len()
+            && ROWS.iter().zip(text.lines()).all(|(row, line)| line.starts_with(row));
+        if !right {
+            return Err(Failure(format!("the download of a plain list is wrong: {text:?}")));
+        }
+        Ok(Owners { people, expected })
+    }
+
+    /// From now on the server is elsewhere, with the same data.
+    pub fn move_to(&mut self, server: &Server) {
+        self.people.iter_mut().for_each(|owner| owner.visitor.moves(server));
+    }
+
+    /// Downloads until told to end. Whatever is refused or ends is asked for again.
+    pub fn download(
+        &self,
+        server: &Server,
+        load: Load,
+        ended: &AtomicBool,
+        counts: &Counts,
+    ) -> Result<(), Failure> {
+        std::thread::scope(|scope| {
+            let mut clients = Vec::new();
+            for owner in self.people.iter().cycle().take(load.bombs) {
+                clients.push(scope.spawn(|| self.read_bombs(owner, ended, counts)));
+            }
+            for owner in self.people.iter().cycle().take(load.unread) {
+                clients.push(scope.spawn(|| leave_unread(server, owner, ended, counts)));
+            }
+            let ends = clients.into_iter().map(|client| match client.join() {
+                Ok(end) => end,
+                Err(payload) => std::panic::resume_unwind(payload),
+            });
+            // All of them are waited for, and the first failure is told.
+            ends.fold(Ok(()), |first, end| first.and(end))
+        })
+    }
+
+    fn read_bombs(&self, owner: &Owner, ended: &AtomicBool, counts: &Counts) -> Result<(), Failure> {
+        let (mut client, request) = (owner.visitor.client(), Request::get(owner.bomb.as_str()));
+        while !ended.load(Ordering::Relaxed) {
+            interrupted()?;
+            match client.send(&request) {
+                Ok(reply) if reply.status == 200 && reply.body == self.expected => {
+                    counts.whole.fetch_add(1, Ordering::Relaxed);
+                }
+                Ok(reply) if reply.status == 503 => {
+                    counts.refused.fetch_add(1, Ordering::Relaxed);
+                    std::thread::sleep(PAUSE);
+                }
+                Ok(reply) => {
+                    return Err(Failure(format!(
+                        "the download of a bomb: {} {}",
+                        reply.status,
+                        reply.text()
+                    )));
+                }
+                Err(Lost::NoAnswer(_)) => {
+                    counts.cut_off.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(Lost::NotSent) => return Err(Failure("the download of a bomb: no connection".into())),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn leave_unread(server: &Server, owner: &Owner, ended: &AtomicBool, counts: &Counts) -> Result<(), Failure> {
+    let request = owner.visitor.request(&owner.long);
+    while !ended.load(Ordering::Relaxed) {
+        interrupted()?;
+        let mut stream =
+            server.connect(CONNECT_LIMIT).map_err(|error| Failure(format!("a download: {error}")))?;
+        let status = stream.tcp().set_read_timeout(Some(STATUS_LIMIT)).and_then(|()| {
+            stream.write_all(&request)?;
+            let mut status = [0; STATUS_BYTES];
+            stream.read_exact(&mut status).map(|()| String::from_utf8_lossy(&status).into_owned())
+        });
+        match status.as_deref() {
+            Ok("HTTP/1.1 200") => {
+                counts.begun.fetch_add(1, Ordering::Relaxed);
+                let until = Instant::now() + UNREAD_TIME;
+                while Instant::now() < until && !ended.load(Ordering::Relaxed) {
+                    std::thread::sleep(PAUSE);
+                }
+            }
+            Ok("HTTP/1.1 503") => {
+                counts.refused.fetch_add(1, Ordering::Relaxed);
+                std::thread::sleep(PAUSE);
+            }
+            Ok(other) => return Err(Failure(format!("a download: {other}"))),
+            Err(error) => return Err(Failure(format!("a download: no answer: {error}"))),
+        }
+    }
+    Ok(())
+}
+
+/// Its rows, and so many MiB of blank lines behind them. It has no head: in CSV, blank lines count as a part of a row and are
+/// bounded as that.
+fn bomb(mib: usize) -> io::Result<Vec<u8>> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    writeln!(packed, "{}", ROWS.join("\n"))?;
+    let blank = vec![b'\n'; 1 << 20];
+    for _ in 0..mib {
+        packed.write_all(&blank)?;
+    }
+    packed.finish()
+}
+
+fn long(rows: usize) -> io::Result<Vec<u8>> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    writeln!(packed, "email\n{ADDRESS}")?;
+    for row in 0..rows {
+        writeln!(packed, "no address is in row {row}")?;
+    }
+    packed.finish()
+}
