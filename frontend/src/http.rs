@@ -5,7 +5,7 @@
 //! connection can hold a thread's memory and time only within the bounds below; a panic costs its request alone.
 //!
 //! What hyper itself cannot read (a malformed or oversized head) it answers with 400, 414 or 431 and no body, and
-//! closes.
+//! closes. What it can read and others may read differently is refused first of all ([`unclear`]).
 
 mod assistants;
 mod body;
@@ -13,6 +13,7 @@ mod gateway;
 mod meter;
 mod outgoing;
 mod pulse;
+mod unclear;
 mod visit;
 
 use crate::auth::{self, AuthError, Caller};
@@ -202,6 +203,9 @@ async fn answer(
     note: &mut Note,
 ) -> Result<Reply, Refusal> {
     let (head, body) = request.into_parts();
+    if let Some(refusal) = unclear::refuse(&head.method, head.version, &head.headers) {
+        return Err(refusal);
+    }
     let gateway = gateway::behind(head.uri.path(), &head.headers, &worker);
     // Gateways offer neither pages nor connections of assistants.
     if let Ok(None) = gateway {

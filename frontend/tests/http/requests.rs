@@ -194,3 +194,32 @@ fn what_every_answer_carries() {
         assert!(got.header("date").is_some(), "{path}");
     }
 }
+
+#[test]
+fn what_others_may_read_differently_is_refused_and_ends_the_connection() {
+    let server = Server::start(&[]);
+    // Behind each stands a check that would be charged.
+    let check = |what: &str, head: &str| {
+        let mut connection = server.connect();
+        connection
+            .send(format!("{head}{}", get(&server.live, "/v1/verify?email=mailbox_exists%40a.example")));
+        assert_eq!(connection.read().status, 400, "{what}");
+        assert!(connection.try_read().is_none(), "{what}: what stood behind it was read");
+    };
+    let post = |fields: &str| {
+        format!(
+            "POST /v1/verify HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer {}\r\n{fields}\r\n0\r\n\r\n",
+            server.test
+        )
+    };
+    check("a list", &post("Transfer-Encoding: identity, chunked\r\n"));
+    check("another coding", &post("Transfer-Encoding: gzip, chunked\r\n"));
+    check("two fields", &post("Transfer-Encoding: identity\r\nTransfer-Encoding: chunked\r\n"));
+    check("no host", "GET /livez HTTP/1.1\r\n\r\n");
+    check("two hosts", "GET /livez HTTP/1.1\r\nHost: t\r\nHost: u\r\n\r\n");
+    check("a host that is none", "GET /livez HTTP/1.1\r\nHost: t/u\r\n\r\n");
+    check("a tunnel", "CONNECT t:80 HTTP/1.1\r\nHost: t:80\r\n\r\n");
+    assert_eq!(server.credits(), 100);
+    // HTTP/1.0 has no host.
+    assert_eq!(server.send("GET /livez HTTP/1.0\r\n\r\n").status, 200);
+}
