@@ -85,7 +85,7 @@ pub struct Options {
     /// of building them.
     #[arg(long, value_name = "PATH")]
     bin_dir: Option<PathBuf>,
-    /// evidence, manners, iofault, power, fuzz: only the servers, checks, faults, parts or targets whose name contains this.
+    /// abuse, evidence, manners, iofault, power, fuzz: only the servers, checks, faults, parts or targets whose name contains this.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// fuzz: only run this one input, as a failure prints it.
