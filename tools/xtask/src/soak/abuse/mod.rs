@@ -59,7 +59,7 @@ const SMALL: Size = Size {
     crowd: 500,
     members: 40,
     requests: 15,
-    slack: Duration::from_millis(500),
+    slack: Duration::from_millis(750),
     stay: Duration::from_secs(1),
     quiet: Duration::from_millis(500),
     owners: 1,
