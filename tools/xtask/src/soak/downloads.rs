@@ -120,7 +120,8 @@ impl Owners {
                 Err(payload) => std::panic::resume_unwind(payload),
             });
             // All of them are waited for, and the first failure is told.
-            ends.fold(Ok(()), |first, end| first.and(end))
+            let ends: Vec<Result<(), Failure>> = ends.collect();
+            ends.into_iter().collect()
         })
     }
 
