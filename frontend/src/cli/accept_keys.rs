@@ -1,4 +1,4 @@
-//! `mailprobe accept-keys`: lets a server use a database whose keys are lost.
+//! `mailprobe accept-keys`. A database whose keys are lost is refused at the start; this makes it usable with other keys.
 
 use super::place::{Place, output_failed};
 use crate::store::{DATABASE_FILE, RedbStore, StoreOptions};

@@ -38,8 +38,7 @@ pub fn period_start(start: UnixMs, number: u32) -> UnixMs {
     days_since_epoch(Date { year, month, day }) * DAY_MS + start % DAY_MS
 }
 
-/// A start from which period `number` begins at `at`, or as close to it as months allow. A start before 1970 becomes
-/// 1970.
+/// A start, never before 1970, from which period `number` begins at `at`, or as close to it as months allow.
 pub fn start_of(number: u32, at: UnixMs) -> UnixMs {
     let at = at.min(LATEST_MS);
     let from = date(at);

@@ -1,5 +1,5 @@
-//! Requests that another program in front of the server could read differently: where one of the two sees the end of a request
-//! and the other does not, somebody's second request is taken for part of the first, or a part of it for a second one.
+//! Requests that a proxy in front of the server could read differently (request smuggling, RFC 9112 11.2): where the two disagree
+//! about the end of a request, a part of it is taken for a second request.
 //!
 //! hyper refuses most of them. What it lets through is refused here, and the connection is closed, so that nothing behind such a
 //! request is read.
@@ -31,7 +31,7 @@ fn is_coding_known(headers: &HeaderMap) -> bool {
     codings.next().is_none_or(is_chunked) && codings.next().is_none()
 }
 
-/// RFC 9112 3.2: one and only one, which is a host.
+/// RFC 9112 3.2: there is one, it stands once, and it is a host.
 fn is_host_clear(version: Version, headers: &HeaderMap) -> bool {
     let mut hosts = headers.get_all(header::HOST).iter();
     match (hosts.next(), hosts.next()) {
@@ -42,13 +42,6 @@ fn is_host_clear(version: Version, headers: &HeaderMap) -> bool {
 }
 
 fn is_host(value: &[u8]) -> bool {
-    let colon = value.iter().position(|&byte| byte == b':').unwrap_or(value.len());
-    let (name, port) = value.split_at(colon);
-    // As nearly all are: told without parsing.
-    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
-    if name.iter().all(is_plain) && port.iter().skip(1).all(u8::is_ascii_digit) && colon > 0 {
-        return true;
-    }
     let Ok(authority) = Authority::try_from(value) else { return value.is_empty() };
     let port = authority.as_str().strip_prefix(authority.host());
     port.is_some_and(|rest| match rest.strip_prefix(':') {

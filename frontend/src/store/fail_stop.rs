@@ -30,12 +30,12 @@ impl Failure {
 pub(super) struct FailStop<B> {
     file: B,
     failure: Failure,
-    since: RwLock<Since>,
+    overlay: RwLock<Overlay>,
 }
 
-/// What the database is, other than its file, since that has failed.
+/// Where the database differs from its file since that has failed.
 #[derive(Debug, Default)]
-struct Since {
+struct Overlay {
     len: u64,
     /// From here on the file's own octets do not count: the database was shorter at some time.
     file_end: u64,
@@ -45,7 +45,7 @@ struct Since {
 
 impl<B: StorageBackend> FailStop<B> {
     pub fn new(file: B) -> FailStop<B> {
-        FailStop { file, failure: Failure::default(), since: RwLock::default() }
+        FailStop { file, failure: Failure::default(), overlay: RwLock::default() }
     }
 
     pub fn failure(&self) -> Failure {
@@ -56,26 +56,26 @@ impl<B: StorageBackend> FailStop<B> {
     fn change(
         &self,
         to_file: impl Fn(&B) -> io::Result<()>,
-        to_memory: impl Fn(&B, &mut Since) -> io::Result<()>,
+        to_memory: impl Fn(&B, &mut Overlay) -> io::Result<()>,
     ) -> io::Result<()> {
         if self.failure.why().is_none() {
             let Err(error) = to_file(&self.file) else { return Ok(()) };
             let len = self.file.len()?;
-            let mut since = self.since();
+            let mut overlay = self.overlay();
             if self.failure.why().is_none() {
-                *since = Since { len, file_end: len, pages: BTreeMap::new() };
+                *overlay = Overlay { len, file_end: len, pages: BTreeMap::new() };
                 self.failure.0.get_or_init(|| error.to_string());
             }
         }
-        to_memory(&self.file, &mut self.since())
+        to_memory(&self.file, &mut self.overlay())
     }
 
-    fn since(&self) -> RwLockWriteGuard<'_, Since> {
-        self.since.write().unwrap_or_else(PoisonError::into_inner)
+    fn overlay(&self) -> RwLockWriteGuard<'_, Overlay> {
+        self.overlay.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Since {
+impl Overlay {
     fn read(&self, file: &impl StorageBackend, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let end = offset.checked_add(out.len() as u64).filter(|&end| end <= self.len);
         let end = end.ok_or(io::ErrorKind::UnexpectedEof)?;
@@ -129,21 +129,21 @@ impl<B: StorageBackend> StorageBackend for FailStop<B> {
         if self.failure.why().is_none() {
             return self.file.len();
         }
-        Ok(self.since().len)
+        Ok(self.overlay().len)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         if self.failure.why().is_none() {
             return self.file.read(offset, out);
         }
-        self.since.read().unwrap_or_else(PoisonError::into_inner).read(&self.file, offset, out)
+        self.overlay.read().unwrap_or_else(PoisonError::into_inner).read(&self.file, offset, out)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.change(
             |file| file.set_len(len),
-            |_, since| {
-                since.set_len(len);
+            |_, overlay| {
+                overlay.set_len(len);
                 Ok(())
             },
         )
@@ -154,7 +154,7 @@ impl<B: StorageBackend> StorageBackend for FailStop<B> {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.change(|file| file.write(offset, data), |file, since| since.write(file, offset, data))
+        self.change(|file| file.write(offset, data), |file, overlay| overlay.write(file, offset, data))
     }
 
     fn close(&self) -> io::Result<()> {

@@ -81,8 +81,7 @@ fn send(server: SocketAddr, request: &str) -> Result<Answer, String> {
     parse(&answer).ok_or_else(|| format!("no whole answer in {} bytes", answer.len()))
 }
 
-/// Sends a request that ends its connection; gives all that comes back.
-pub fn exchange(server: SocketAddr, request: &[u8]) -> io::Result<Vec<u8>> {
+fn exchange(server: SocketAddr, request: &[u8]) -> io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect_timeout(&server, CONNECT_LIMIT)?;
     stream.set_read_timeout(Some(LOOK))?;
     stream.set_nodelay(true)?;

@@ -92,6 +92,13 @@ impl Visitor {
         token.ok_or_else(|| Failure("tokens without an access token".into()))
     }
 
+    /// Is sent to consent to a client that may not exist; gives whatever is answered.
+    pub fn consent(&self, client: &str) -> Result<Reply, Failure> {
+        let (client, callback) = (escape(client), escape(CALLBACK));
+        let path = format!("/oauth/authorize?response_type=code&client_id={client}&redirect_uri={callback}");
+        answer(&mut self.client(), &Request::get(path))
+    }
+
     /// Another client of the same session, with a connection of its own.
     pub fn client(&self) -> Client {
         self.browser.beside()
@@ -139,10 +146,17 @@ fn borrowed(fields: &[(String, String)]) -> Vec<(&str, &str)> {
 
 /// Sends a request whose answer has this status.
 pub fn expect(client: &mut Client, request: &Request, status: u16) -> Result<Reply, Failure> {
+    match answer(client, request)? {
+        reply if reply.status == status => Ok(reply),
+        reply => Err(Failure(format!("{}: {} {}", request.path(), reply.status, reply.text()))),
+    }
+}
+
+/// Sends a request that has to be answered.
+fn answer(client: &mut Client, request: &Request) -> Result<Reply, Failure> {
     let path = request.path();
     match client.send(request) {
-        Ok(reply) if reply.status == status => Ok(reply),
-        Ok(reply) => Err(Failure(format!("{path}: {} {}", reply.status, reply.text()))),
+        Ok(reply) => Ok(reply),
         Err(Lost::NotSent) => Err(Failure(format!("{path}: no connection"))),
         Err(Lost::NoAnswer(why)) => Err(Failure(format!("{path}: no answer: {why}"))),
     }

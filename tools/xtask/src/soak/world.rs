@@ -19,18 +19,8 @@ const COMMAND_LIMIT: Duration = Duration::from_secs(60);
 /// What `mailprobe serve` writes, since its last start.
 const SERVE_LOG: &str = "serve.log";
 
-/// A plan without credits of its own, on which no limit is in the way.
-const UNLIMITED: &str = r#"
-[[plan]]
-id = "free"
-name = "Free"
-monthly_credits = 100
-
-[[plan]]
-id = "unlimited"
-name = "Unlimited"
-monthly_credits = 0
-[plan.limits]
+/// Of a plan on which no limit is in the way.
+const NO_LIMITS: &str = "[plan.limits]
 fast = 1000000
 verify = 1000000
 batch = 1000000
@@ -38,7 +28,7 @@ poll = 1000000
 account = 1000000
 fair_use_per_second = 1000000
 fair_use_burst = 1000000
-"#;
+";
 
 /// The binaries and a folder; the folder goes with it.
 pub struct World {
@@ -261,15 +251,25 @@ impl World {
         self.account_on("free", name, credits)
     }
 
-    /// Makes an account on [`UNLIMITED`]'s plan, with so many credits and no others; gives its live key.
+    /// Makes an account on the plan `unlimited`, with so many credits and no others; gives its live key.
     pub fn unlimited(&self, name: &str, credits: u64) -> Result<String, Failure> {
         self.account_on("unlimited", name, credits)
     }
 
-    /// Writes [`UNLIMITED`] and gives the flags that make a server know it.
+    /// Writes the plans `free` and `unlimited`, and gives the flags that make a server know it.
     pub fn plans(&self) -> Result<[String; 2], Failure> {
+        let free = "[[plan]]\nid = \"free\"\nname = \"Free\"\nmonthly_credits = 100\n";
+        self.plans_of(&format!("{free}{}", plan("unlimited", 0)))
+    }
+
+    /// Lets the plan that first accounts are on have so many credits a month and no limits; gives the flags that make a server know it.
+    pub fn free_plan(&self, monthly_credits: u64) -> Result<[String; 2], Failure> {
+        self.plans_of(&plan("free", monthly_credits))
+    }
+
+    fn plans_of(&self, text: &str) -> Result<[String; 2], Failure> {
         let path = self.path("plans.toml");
-        write(&path, UNLIMITED)?;
+        write(&path, text)?;
         Ok(["--config".into(), path.to_string_lossy().into_owned()])
     }
 
@@ -284,10 +284,36 @@ impl World {
     }
 
     fn mailprobe(&self, arguments: &[&str]) -> Command {
+        self.mailprobe_on(&self.path(self.data), arguments)
+    }
+
+    /// A command of `mailprobe` on a data folder of the caller's.
+    pub fn mailprobe_on(&self, data: &Path, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.binaries.join("mailprobe"));
-        command.args(arguments).arg("--data").arg(self.path(self.data));
+        command.args(arguments).arg("--data").arg(data);
         self.keep_state_here(&mut command);
         command
+    }
+
+    /// `mailprobe serve` on a data folder of the caller's, with its engine pointed at mailnet.
+    pub fn serve_on(&self, data: &Path, mailnet: &Mailnet, more: &[&str]) -> Command {
+        let mut command = self.mailprobe_on(data, &["serve", "--listen", "127.0.0.1:0", "--pace", "lab"]);
+        engine_flags(&mut command, &mailnet.dns, &mailnet.smtp_port, true);
+        command.args(more);
+        command
+    }
+
+    /// The credits of an account in a data folder; an error if its books are not in order.
+    pub fn books(&self, data: &Path, account: &str) -> Result<Credits, Failure> {
+        let command = self.mailprobe_on(data, &["account", "show", account, "--json"]);
+        let output = process::run(command, "", self.folder.path(), COMMAND_LIMIT)?.success("account show")?;
+        let shown: Value = serde_json::from_str(&output).map_err(|error| wrong("account show", &error))?;
+        let credits = Credits::of(shown.get("account").unwrap_or(&Value::Null))?;
+        let faults = shown.pointer("/audit/faults").and_then(Value::as_array).map(Vec::len);
+        if credits.add_up() && faults == Some(0) {
+            return Ok(credits);
+        }
+        Err(Failure(format!("the books of {account} are not in order: {shown}")))
     }
 }
 
@@ -410,6 +436,26 @@ fn ready_line(server: &mut Server, log: &Path, prefix: &str) -> Result<String, F
     });
     waited.map_err(|failure| server.complain(&failure.0))?;
     found.ok_or_else(|| server.complain("is not ready"))
+}
+
+/// A plan of this id, without limits.
+fn plan(id: &str, monthly_credits: u64) -> String {
+    format!("[[plan]]\nid = \"{id}\"\nname = \"{id}\"\nmonthly_credits = {monthly_credits}\n{NO_LIMITS}")
+}
+
+/// Where a server listens, once it does; nothing if it ends instead.
+pub fn listening(server: &mut Server) -> Result<Option<SocketAddr>, Failure> {
+    let mut found = None;
+    let waited = wait_until("the server to listen or to end", START_LIMIT, || {
+        let ended = server.ended()?.is_some();
+        let log = server.log()?;
+        let whole = log.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        found = whole.lines().find_map(|line| line.strip_prefix("listening on http://")).map(str::to_owned);
+        Ok(ended || found.is_some())
+    });
+    waited.map_err(|failure| server.complain(&failure.0))?;
+    let parsed = found.map(|address| address.parse()).transpose();
+    parsed.map_err(|_| server.complain("listens nowhere"))
 }
 
 /// Builds next to this binary.

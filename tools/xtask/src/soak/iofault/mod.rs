@@ -7,11 +7,10 @@
 
 use super::intercept::{self, Fault, Intercepted, Plan};
 use super::load::{Client, Load};
-use super::world::{Credits, Mailnet, World, cargo, engine_flags};
+use super::world::{Mailnet, World, cargo, listening};
 use super::{Failure, Options};
 use crate::interop::process::{Server, interrupted};
 use crate::interop::report::{self, Tally};
-use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,7 +27,6 @@ const WORKERS: u64 = 4;
 const STEP_SMALL: u64 = 97;
 const STORE_SEEDS: u64 = 20;
 const STORE_TEST: &str = "store::crash::faults::campaign";
-const START_LIMIT: Duration = Duration::from_secs(30);
 const END_LIMIT: Duration = Duration::from_secs(60);
 /// `/livez` answers within this, whatever the disk does.
 const LIVEZ_LIMIT: Duration = Duration::from_secs(1);
@@ -51,7 +49,6 @@ pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
     let serve = world.serve(&mailnet, &plans.each_ref().map(String::as_str))?;
     let key = world.unlimited(ACCOUNT, GRANTED)?;
     serve.stop()?;
-    let [_, plans] = plans;
     let campaign = Campaign { template: world.path("data"), world, mailnet, plans, key };
     let operations = campaign.one_run(0, None)?.operations;
     let enough = if options.small || operations >= OPERATIONS_MIN { Ok } else { Err };
@@ -87,7 +84,7 @@ fn of_store(seed: u64) -> Result<String, String> {
 struct Campaign {
     world: World,
     mailnet: Mailnet,
-    plans: String,
+    plans: [String; 2],
     key: String,
     /// A data folder with an account.
     template: PathBuf,
@@ -98,8 +95,8 @@ struct Campaign {
 struct Seen {
     operations: u64,
     met: bool,
-    /// The server did not start.
-    refused_to_start: bool,
+    /// Servers that did not start.
+    not_started: u64,
     /// Answers that said that nothing was charged, or that it is not known.
     refused: u64,
     unknown: u64,
@@ -135,6 +132,7 @@ impl Campaign {
                 });
             }
         });
+        interrupted().map_err(|failure| failure.0)?;
         let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Some(first) = failed.first() {
             return Err(format!("{} runs failed, such as {first}", failed.len()));
@@ -146,7 +144,7 @@ impl Campaign {
         }
         Ok(format!(
             "{runs} runs, {met} met it, {} did not start; {} requests refused, {} of unknown outcome; /livez at most {} ms",
-            seen.operations,
+            seen.not_started,
             seen.refused,
             seen.unknown,
             seen.slowest_livez.as_millis()
@@ -203,7 +201,7 @@ impl Campaign {
                 }
                 server.terminate(END_LIMIT)?;
             }
-            None if calls.is_met() => seen.refused_to_start = true,
+            None if calls.is_met() => seen.not_started = 1,
             None => return Err(server.complain("it does not start")),
         }
         (seen.operations, seen.met) = (calls.operations(), calls.is_met());
@@ -223,38 +221,14 @@ impl Campaign {
         load.settle(&client, spent).map_err(|why| server.complain(&why))
     }
 
-    /// What the account has spent; its books have to be in order.
+    /// What the account has spent and holds.
     fn spent(&self, folder: &Path) -> Result<(u64, u64), Failure> {
-        let mut command = Command::new(self.world.binary("mailprobe"));
-        command.args(["account", "show", ACCOUNT, "--json", "--data"]).arg(folder);
-        self.world.keep_state_here(&mut command);
-        let output = command.output().map_err(|error| Failure(format!("account show: {error}")))?;
-        let shown: Value = serde_json::from_slice(&output.stdout)
-            .map_err(|error| Failure(format!("account show: {error}")))?;
-        let credits = Credits::of(shown.get("account").unwrap_or(&Value::Null))?;
-        let faults = shown.pointer("/audit/faults").and_then(Value::as_array).map(Vec::len);
-        if !credits.add_up() || credits.granted != GRANTED || faults != Some(0) {
-            return Err(Failure(format!("the books are not in order: {shown}")));
-        }
+        let credits = self.world.books(folder, ACCOUNT)?;
         Ok((credits.spent, credits.held))
     }
 
     fn command(&self, folder: &Path) -> Command {
-        let mut command = Command::new(self.world.binary("mailprobe"));
-        command.args([
-            "serve",
-            "--listen",
-            "127.0.0.1:0",
-            "--pace",
-            "lab",
-            "--config",
-            &self.plans,
-            "--data",
-        ]);
-        command.arg(folder);
-        engine_flags(&mut command, self.mailnet.dns(), self.mailnet.smtp_port(), true);
-        self.world.keep_state_here(&mut command);
-        command
+        self.world.serve_on(folder, &self.mailnet, &self.plans.each_ref().map(String::as_str))
     }
 
     fn log(&self, name: &str, life: &str) -> PathBuf {
@@ -264,31 +238,10 @@ impl Campaign {
 
 impl Seen {
     fn add(&mut self, other: &Seen) {
-        self.operations += u64::from(other.refused_to_start);
+        self.not_started += other.not_started;
         self.refused += other.refused;
         self.unknown += other.unknown;
         self.slowest_livez = self.slowest_livez.max(other.slowest_livez);
-    }
-}
-
-/// Where it listens, once it does; nothing if it ends instead.
-pub fn listening(server: &mut Server) -> Result<Option<SocketAddr>, Failure> {
-    let end = Instant::now() + START_LIMIT;
-    loop {
-        let ended = server.ended()?.is_some();
-        let log = server.log()?;
-        let whole = log.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        if let Some(address) = whole.lines().find_map(|line| line.strip_prefix("listening on http://")) {
-            return address.parse().map(Some).map_err(|_| server.complain("listens nowhere"));
-        }
-        if ended {
-            return Ok(None);
-        }
-        if Instant::now() > end {
-            return Err(server.complain("neither listens nor ends"));
-        }
-        interrupted()?;
-        std::thread::sleep(LOOK);
     }
 }
 

@@ -14,30 +14,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Everybody is on a plan on which neither credits nor limits are in the way.
-const PLANS: &str = r#"
-[[plan]]
-id = "free"
-name = "Free"
-monthly_credits = 10000000
-[plan.limits]
-fast = 1000000
-verify = 1000000
-batch = 1000000
-poll = 1000000
-account = 1000000
-fair_use_per_second = 1000000
-fair_use_burst = 1000000
-"#;
+/// Credits a month of everybody: none is ever short of them.
+const CREDITS: u64 = 10_000_000;
 /// A start that is cut short is cut within this time.
 const CUT_MS: u64 = 150;
 
 impl Campaign {
     /// Makes the accounts and the clients; the server runs once for that.
     pub fn prepare(world: World, mailnet: Mailnet, mut random: fastrand::Rng) -> Result<Campaign, Failure> {
-        let config = world.path("kills.toml");
-        fs::write(&config, PLANS).map_err(|error| Failure(format!("{}: {error}", config.display())))?;
-        let mut flags = vec!["--config".to_owned(), config.to_string_lossy().into_owned()];
+        let mut flags = Vec::from(world.free_plan(CREDITS)?);
         // All clients have one address, so what is bounded for a network is not bounded here.
         flags.extend(["--connections-per-peer".into(), "0".into()]);
         flags.extend(["--batch-wait".into(), BATCH_WAIT.as_secs().to_string()]);

@@ -5,14 +5,12 @@
 //! a power failure right after it may leave it ([`Disk`]), and a server is started there: it has to start, to have kept what was answered
 //! by then, and to go on so that in the end each address is paid once.
 
-use crate::interop::process::{Server, interrupted, wait_until};
+use crate::interop::process::{self, Server, interrupted, wait_until};
 use crate::soak::disk::{Change, Disk, remove_folder};
 use crate::soak::intercept::{self, Intercepted, Plan};
-use crate::soak::iofault::listening;
 use crate::soak::load::{Client, Load};
-use crate::soak::world::{Credits, Mailnet, World, engine_flags};
+use crate::soak::world::{Mailnet, World, listening};
 use crate::soak::{Failure, Options, http};
-use serde_json::Value;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -36,29 +34,14 @@ const DATABASE: &str = "mailprobe.redb";
 const ACCOUNT: &str = "default";
 const SCENARIO: &str =
     "seed = 13\n[[group]]\nname = \"shop-{n}.example\"\ncount = 60\nmailboxes.ok = [\"user-#\"]\n";
-/// The first account's plan, without limits that are in the way.
-const PLANS: &str = r#"
-[[plan]]
-id = "free"
-name = "Free"
-monthly_credits = 100
-[plan.limits]
-fast = 1000000
-verify = 1000000
-batch = 1000000
-poll = 1000000
-account = 1000000
-fair_use_per_second = 1000000
-fair_use_burst = 1000000
-"#;
+const CREDITS: u64 = 100;
 
 /// A run whose power is cut at each change; what was seen.
 pub fn survive(options: &Options, seed: u64) -> Result<String, String> {
     let told = |failure: Failure| failure.0;
     let world = World::make(options).map_err(told)?;
     let mailnet = world.mailnet(SCENARIO).map_err(told)?;
-    let plans = world.path("plans.toml");
-    std::fs::write(&plans, PLANS).map_err(|error| format!("{}: {error}", plans.display()))?;
+    let plans = world.free_plan(CREDITS).map_err(told)?;
     let campaign = Campaign { world, mailnet, plans, seed };
     let recorded = campaign.record().map_err(told)?;
     let (step, draws) = if options.small { (STEP_SMALL, 1) } else { (1, DRAWS) };
@@ -81,7 +64,7 @@ pub fn survive(options: &Options, seed: u64) -> Result<String, String> {
 struct Campaign {
     world: World,
     mailnet: Mailnet,
-    plans: PathBuf,
+    plans: [String; 2],
     seed: u64,
 }
 
@@ -117,7 +100,8 @@ impl Campaign {
             Ok::<_, Failure>(names.filter(|name| name.contains('-')).collect::<BTreeSet<String>>())
         };
         let before = expiring()?;
-        self.command(&folder, &["clock", "advance", &LATER_MS.to_string()])?;
+        let advance = self.world.mailprobe_on(&folder, &["clock", "advance", &LATER_MS.to_string()]);
+        process::run(advance, "", self.world.folder(), END_LIMIT)?.success("clock advance")?;
         wait_until("the destruction of keys", DESTROYED_LIMIT, || Ok(expiring()?.is_disjoint(&before)))?;
         server.terminate(END_LIMIT)?;
         changes.append(&mut calls.finish()?);
@@ -187,6 +171,7 @@ impl Campaign {
                 });
             }
         });
+        interrupted().map_err(|failure| failure.0)?;
         let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
         match failed.first() {
             Some(first) => {
@@ -229,37 +214,15 @@ impl Campaign {
         std::fs::remove_file(&log).map_err(|error| Failure(format!("{}: {error}", log.display())))
     }
 
-    /// What the account has spent and holds; its books have to be in order.
+    /// What the account has spent and holds.
     fn spent(&self, folder: &Path) -> Result<(u64, u64), Failure> {
-        let shown = self.command(folder, &["account", "show", ACCOUNT, "--json"])?;
-        let shown: Value =
-            serde_json::from_str(&shown).map_err(|error| Failure(format!("account show: {error}")))?;
-        let credits = Credits::of(shown.get("account").unwrap_or(&Value::Null))?;
-        let faults = shown.pointer("/audit/faults").and_then(Value::as_array).map(Vec::len);
-        if !credits.add_up() || faults != Some(0) {
-            return Err(Failure(format!("the books are not in order: {shown}")));
-        }
+        let credits = self.world.books(folder, ACCOUNT)?;
         Ok((credits.spent, credits.held))
     }
 
-    fn command(&self, folder: &Path, arguments: &[&str]) -> Result<String, Failure> {
-        let mut command = Command::new(self.world.binary("mailprobe"));
-        command.args(arguments).arg("--data").arg(folder);
-        self.world.keep_state_here(&mut command);
-        let output = command.output().map_err(|error| Failure(format!("{arguments:?}: {error}")))?;
-        if !output.status.success() {
-            return Err(Failure(format!("{arguments:?}: {}", String::from_utf8_lossy(&output.stderr))));
-        }
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-    }
-
     fn serve(&self, folder: &Path, more: &[&str]) -> Command {
-        let mut command = Command::new(self.world.binary("mailprobe"));
-        command.args(["serve", "--listen", "127.0.0.1:0", "--pace", "lab", "--config"]).arg(&self.plans);
-        command.arg("--data").arg(folder).args(more);
-        engine_flags(&mut command, self.mailnet.dns(), self.mailnet.smtp_port(), true);
-        self.world.keep_state_here(&mut command);
-        command
+        let plans = self.plans.each_ref().map(String::as_str);
+        self.world.serve_on(folder, &self.mailnet, &[&plans, more].concat())
     }
 }
 

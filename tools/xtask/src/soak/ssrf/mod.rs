@@ -13,8 +13,8 @@ mod cases;
 mod dns;
 mod sniffer;
 mod vectors;
-mod visitor;
 
+use super::visitor::Visitor;
 use super::world::{Serve, World};
 use super::{Failure, Options, http};
 use crate::interop::process::{self, Server, sleep, wait_until};
@@ -31,10 +31,11 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 use vectors::{is_connectable, on_the_wire};
-use visitor::Visitor;
 
 const API: &str = "127.0.0.1:8025";
 const API_PORT: u16 = 8025;
+/// Of the user who is sent to consent to clients.
+const EMAIL: &str = "joe@probe.example";
 const DNS_PORT: u16 = 53;
 /// Most rows of a batch.
 const BATCH_ROWS: usize = 200;
@@ -178,16 +179,16 @@ impl Campaign {
         let plans = plans.each_ref().map(String::as_str);
         let serve = self.serve(&plans, &[])?;
         let key = self.world.unlimited("ssrf", 100_000)?;
-        let mut visitor = Visitor::sign_up(serve.address)?;
+        let visitor = Visitor::sign_up(&serve.address.into(), EMAIL)?;
         self.sniffer.forget()?;
         tally.check("mail hosts over the API", self.refuses_mail(&serve, &key));
         tally.check("mail hosts by `mailprobe check`", self.refuses_by_check());
-        tally.check("hosts of clients", self.refuses_clients(&mut visitor));
-        tally.check("addresses for hosts", self.refuses_literals(&serve, &key, &mut visitor));
+        tally.check("hosts of clients", self.refuses_clients(&visitor));
+        tally.check("addresses for hosts", self.refuses_literals(&serve, &key, &visitor));
         tally.check("no packet", self.nothing_sent());
         tally.check("public addresses besides, by `mailprobe check`", self.asks_by_check());
         tally.check("public addresses besides, over the API", self.asks_mail(&serve, &key));
-        tally.check("public addresses besides, of clients", self.asks_clients(&mut visitor));
+        tally.check("public addresses besides, of clients", self.asks_clients(&visitor));
         if !self.small {
             sleep(KEPT)?;
             tally.check("rebound, once the answers are old", self.asks_again(&serve, &key));
@@ -206,10 +207,10 @@ impl Campaign {
         self.world.use_data("open");
         let serve = self.serve(&plans, FILTER_OFF)?;
         let key = self.world.unlimited("ssrf", 100_000)?;
-        let mut visitor = Visitor::sign_up(serve.address)?;
+        let visitor = Visitor::sign_up(&serve.address.into(), EMAIL)?;
         self.sniffer.forget()?;
         tally.check("without the filter, over the API", self.open_mail(&serve, &key));
-        tally.check("without the filter, hosts of clients", self.open_clients(&mut visitor));
+        tally.check("without the filter, hosts of clients", self.open_clients(&visitor));
         serve.kill();
         Ok(())
     }
@@ -240,14 +241,14 @@ impl Campaign {
         counted(rows.len(), &self.refused.iter().zip(&rows).filter_map(wrong).collect::<Vec<_>>())
     }
 
-    fn refuses_clients(&self, visitor: &mut Visitor) -> Result<String, String> {
+    fn refuses_clients(&self, visitor: &Visitor) -> Result<String, String> {
         let mut said = Vec::new();
         for (index, case) in self.refused.iter().enumerate() {
             let host = host("oauth", 'r', index);
             let page =
                 visitor.consent(&format!("https://{host}/client.json")).map_err(|failure| failure.0)?;
-            if page.status != 400 || !page.text.contains("no address that may be contacted") {
-                said.push(format!("{}: {} {}", case.name, page.status, page.text));
+            if page.status != 400 || !page.text().contains("no address that may be contacted") {
+                said.push(format!("{}: {} {}", case.name, page.status, page.text()));
             } else if self.resolver.asked(&host) == 0 {
                 said.push(format!("{}: another resolver was asked", case.name));
             }
@@ -256,7 +257,7 @@ impl Campaign {
     }
 
     /// Addresses where names belong: in the URL of a client, and in the address of a recipient.
-    fn refuses_literals(&self, serve: &Serve, key: &str, visitor: &mut Visitor) -> Result<String, String> {
+    fn refuses_literals(&self, serve: &Serve, key: &str, visitor: &Visitor) -> Result<String, String> {
         let literals: Vec<IpAddr> = self
             .refused
             .iter()
@@ -275,7 +276,7 @@ impl Campaign {
                 let url = format!("https://{host}{port}/client.json");
                 let page = visitor.consent(&url).map_err(|failure| failure.0)?;
                 if page.status != 400 {
-                    said.push(format!("{url}: {} {}", page.status, page.text));
+                    said.push(format!("{url}: {} {}", page.status, page.text()));
                 }
             }
         }
@@ -317,22 +318,22 @@ impl Campaign {
         self.submit_until_seen(serve, key, &rows, &self.mixed)
     }
 
-    fn asks_clients(&self, visitor: &mut Visitor) -> Result<String, String> {
+    fn asks_clients(&self, visitor: &Visitor) -> Result<String, String> {
         self.sniffer.forget().map_err(|failure| failure.0)?;
         let mut rebound = 0;
         for (index, case) in self.mixed.iter().enumerate().filter(|(_, case)| case.way != Way::Implicit) {
             let host = host("oauth", 'm', index);
             let page = visitor.consent(&format!("https://{host}/1.json")).map_err(|failure| failure.0)?;
             if page.status != 400 {
-                return Err(format!("{}: {} {}", case.name, page.status, page.text));
+                return Err(format!("{}: {} {}", case.name, page.status, page.text()));
             }
             if !case.is_rebound() {
                 continue;
             }
             rebound += 1;
             let page = visitor.consent(&format!("https://{host}/2.json")).map_err(|failure| failure.0)?;
-            if page.status != 400 || !page.text.contains("no address that may be contacted") {
-                return Err(format!("{}, again: {} {}", case.name, page.status, page.text));
+            if page.status != 400 || !page.text().contains("no address that may be contacted") {
+                return Err(format!("{}, again: {} {}", case.name, page.status, page.text()));
             }
             if self.resolver.asked(&host) < 2 {
                 return Err(format!("{}: its addresses were not asked for again", case.name));
@@ -382,7 +383,7 @@ impl Campaign {
         self.submit_until_seen(serve, key, &rows, &cases)
     }
 
-    fn open_clients(&self, visitor: &mut Visitor) -> Result<String, String> {
+    fn open_clients(&self, visitor: &Visitor) -> Result<String, String> {
         let mut cases = self.open_cases();
         cases.retain(|(_, case)| case.is_sample && case.way == Way::Mx);
         if self.small {
