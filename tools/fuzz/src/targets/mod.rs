@@ -40,7 +40,7 @@ pub const TARGETS: [Target; 11] = [
         grow: address::grow,
         feed: address::feed,
         bytes_max: 1200,
-        runs: 150 * M,
+        runs: 60 * M,
         words: &address::ATOMS,
     },
     Target {
@@ -65,7 +65,7 @@ pub const TARGETS: [Target; 11] = [
         grow: json::grow,
         feed: json::feed,
         bytes_max: 1024,
-        runs: 150 * M,
+        runs: 30 * M,
         words: &json::WORDS,
     },
     Target {
@@ -73,7 +73,7 @@ pub const TARGETS: [Target; 11] = [
         grow: multipart::grow,
         feed: multipart::feed,
         bytes_max: 6000,
-        runs: 50 * M,
+        runs: 10 * M,
         words: &multipart::WORDS,
     },
     Target {
@@ -81,7 +81,7 @@ pub const TARGETS: [Target; 11] = [
         grow: list::grow,
         feed: list::feed,
         bytes_max: 2048,
-        runs: 20 * M,
+        runs: 10 * M,
         words: &list::WORDS,
     },
     Target {
@@ -89,7 +89,7 @@ pub const TARGETS: [Target; 11] = [
         grow: mcp::grow,
         feed: mcp::feed,
         bytes_max: 1024,
-        runs: 100 * M,
+        runs: 30 * M,
         words: &mcp::WORDS,
     },
     Target {
@@ -97,7 +97,7 @@ pub const TARGETS: [Target; 11] = [
         grow: oauth::grow,
         feed: oauth::feed,
         bytes_max: 1024,
-        runs: 150 * M,
+        runs: 30 * M,
         words: &oauth::WORDS,
     },
     Target {
@@ -108,7 +108,7 @@ pub const TARGETS: [Target; 11] = [
         runs: 20 * M,
         words: &config::WORDS,
     },
-    Target { name: "rows", grow: rows::grow, feed: rows::feed, bytes_max: 512, runs: 330 * M, words: &[] },
+    Target { name: "rows", grow: rows::grow, feed: rows::feed, bytes_max: 512, runs: 800 * M, words: &[] },
 ];
 
 #[cfg(test)]
