@@ -8,9 +8,9 @@
 //! what the operating system says. In every other server the offset stays 0.
 
 use crate::store::UnixMs;
+use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
 
 /// How far a clock can be moved in all: ten years.
 pub const OFFSET_MS_MAX: i64 = 3653 * 24 * 60 * 60 * 1000;
@@ -120,17 +120,17 @@ impl Steady {
     }
 }
 
-/// The clock that nobody can set; it goes on while the machine sleeps.
-fn unset_ms() -> i64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+/// What a clock of the operating system shows, in ms.
+fn ms(clock: ClockId) -> i64 {
+    let now = clock_gettime(clock);
     now.tv_sec.saturating_mul(1000).saturating_add(now.tv_nsec / 1_000_000)
 }
 
 impl Clock {
     fn now(&self) -> UnixMs {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let system = i64::try_from(since.as_millis()).unwrap_or(i64::MAX / 2);
-        let system = UnixMs::try_from(self.steady.now(system, unset_ms())).unwrap_or_default();
+        // Nobody can set the clock of the time since the machine's start; it goes on while the machine sleeps.
+        let (set, unset) = (ms(ClockId::Realtime), ms(ClockId::Boottime));
+        let system = UnixMs::try_from(self.steady.now(set, unset)).unwrap_or_default();
         system.saturating_add_signed(self.offset_ms.load(Ordering::SeqCst))
     }
 

@@ -42,6 +42,13 @@ fn is_host_clear(version: Version, headers: &HeaderMap) -> bool {
 }
 
 fn is_host(value: &[u8]) -> bool {
+    // Nearly all are plain. To parse them too would cost 1 % of the instructions of a fast check.
+    let colon = value.iter().position(|&byte| byte == b':').unwrap_or(value.len());
+    let (name, port) = value.split_at(colon);
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
+    if colon > 0 && name.iter().all(is_plain) && port.iter().skip(1).all(u8::is_ascii_digit) {
+        return true;
+    }
     let Ok(authority) = Authority::try_from(value) else { return value.is_empty() };
     let port = authority.as_str().strip_prefix(authority.host());
     port.is_some_and(|rest| match rest.strip_prefix(':') {
