@@ -30,7 +30,7 @@ use crate::web::lists::downloads::Pieces;
 use crate::worker::Worker;
 use crate::{clock, store::KeyId};
 use api::ErrorCode;
-use body::{Bounds, Unread};
+use body::{Bounds, Elapsed, Unread, within};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -256,12 +256,8 @@ async fn answer(
     let idempotency_key =
         head.headers.get_all(IDEMPOTENCY_KEY).iter().map(|value| value.as_bytes().to_vec()).collect();
     let mut reply = (route.handler)(Call { worker, caller, query, parameter, idempotency_key, body });
-    // Many are done at once, and a timer costs as much as some of them.
-    if let Poll::Ready(outcome) = poll_fn(|cx| Poll::Ready(reply.as_mut().poll(cx))).await {
-        return outcome;
-    }
-    let patience = monoio::time::timeout(HANDLER_TIME_MAX, reply).await;
-    patience.unwrap_or_else(|_elapsed| Err(Refusal::unknown().inside("the handler took too long")))
+    let outcome = within(HANDLER_TIME_MAX, reply.as_mut()).await;
+    outcome.unwrap_or_else(|Elapsed| Err(Refusal::unknown().inside("the handler took too long")))
 }
 
 fn admit(route: &Route, headers: &HeaderMap, worker: &Worker) -> Result<Option<Caller>, Refusal> {

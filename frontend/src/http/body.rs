@@ -7,6 +7,9 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{self, HeaderMap};
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::Poll;
 use std::time::Duration;
 
 /// What is read of a body.
@@ -52,15 +55,15 @@ impl Unread {
         }
         // To read is to consent.
         self.awaits_consent = false;
-        let whole = Limited::new(&mut self.body, bytes_max).collect();
-        match monoio::time::timeout(time_max, whole).await {
+        let mut whole = pin!(Limited::new(&mut self.body, bytes_max).collect());
+        match within(time_max, whole.as_mut()).await {
             Ok(Ok(collected)) => Ok(collected.to_bytes()),
             Ok(Err(error)) if error.is::<LengthLimitError>() => Err(self.discard(too_large()).await),
             Ok(Err(_)) => {
                 let message = format!("The {name} could not be read to its end.");
                 Err(Refusal::new(ErrorCode::InvalidRequest, message))
             }
-            Err(_elapsed) => {
+            Err(Elapsed) => {
                 let message = format!("The {name} took too long to arrive.");
                 Err(Refusal::new(ErrorCode::RequestTimeout, message))
             }
@@ -79,6 +82,20 @@ impl Unread {
         }
         refusal
     }
+}
+
+/// What was waited for took too long.
+pub struct Elapsed;
+
+/// What comes of this, if it comes in time. Most comes at once, and a timer would cost as much as some of it.
+pub async fn within<F>(time_max: Duration, mut work: Pin<&mut F>) -> Result<F::Output, Elapsed>
+where
+    F: Future + ?Sized,
+{
+    if let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
+        return Ok(done);
+    }
+    monoio::time::timeout(time_max, work).await.map_err(|_| Elapsed)
 }
 
 /// Reads away what the caller still sends, within bounds: a socket that is closed with bytes unread resets the connection, and the
