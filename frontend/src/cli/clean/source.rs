@@ -256,7 +256,9 @@ impl Source {
     fn unreadable(&self, error: &std::io::Error) -> CleanError {
         let (name, line) = (&self.name, self.line());
         CleanError::failed(if bounded::is_too_long(error) {
-            format!("{name}: the row at line {line} is longer than 1 MiB: is a quote not closed?")
+            format!(
+                "{name}: the row at line {line}, with blank lines around it, is longer than 1 MiB: is a quote not closed?"
+            )
         } else {
             format!("{name} cannot be read at line {line}: {error}")
         })

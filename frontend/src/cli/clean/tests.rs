@@ -330,8 +330,18 @@ fn lists_that_are_none() {
     refused("a.csv", b"PK\x03\x04...", None, "a.csv is a spreadsheet or an archive: ");
     let mut long = b"email,x\na@b.co,\"".to_vec();
     long.resize(3 * 1024 * 1024, b'x');
-    refused("a.csv", &long, None, "a.csv: the row at line 2 is longer than 1 MiB: is a quote not closed?");
-    refused("a.txt", &vec![b'x'; 3 * 1024 * 1024], None, "a.txt: the row at line 1 is longer than 1 MiB");
+    refused(
+        "a.csv",
+        &long,
+        None,
+        "a.csv: the row at line 2, with blank lines around it, is longer than 1 MiB: is a quote not closed?",
+    );
+    refused(
+        "a.txt",
+        &vec![b'x'; 3 * 1024 * 1024],
+        None,
+        "a.txt: the row at line 1, with blank lines around it, is longer than 1 MiB",
+    );
 }
 
 #[test]
