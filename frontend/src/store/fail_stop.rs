@@ -23,6 +23,11 @@ impl Failure {
     pub fn why(&self) -> Option<&str> {
         self.0.get().map(String::as_str)
     }
+
+    /// It has. The first failure counts.
+    pub fn note(&self, why: String) {
+        self.0.get_or_init(|| why);
+    }
 }
 
 /// See the module.
@@ -64,7 +69,7 @@ impl<B: StorageBackend> FailStop<B> {
             let mut overlay = self.overlay();
             if self.failure.why().is_none() {
                 *overlay = Overlay { len, file_end: len, pages: BTreeMap::new() };
-                self.failure.0.get_or_init(|| error.to_string());
+                self.failure.note(error.to_string());
             }
         }
         to_memory(&self.file, &mut self.overlay())

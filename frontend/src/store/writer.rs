@@ -49,6 +49,7 @@ pub(super) struct Context {
 
 pub(super) struct Writer {
     shared: Arc<Shared>,
+    failure: Failure,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -69,11 +70,12 @@ impl Writer {
     pub fn start(context: Context) -> std::io::Result<Writer> {
         let shared =
             Arc::new(Shared { queue: Mutex::default(), figures: Mutex::default(), wake: Condvar::new() });
+        let failure = context.failure.clone();
         let thread = std::thread::Builder::new().name("store-writer".into()).spawn({
             let shared = Arc::clone(&shared);
             move || run(&context, Closing(shared))
         })?;
-        Ok(Writer { shared, thread: Some(thread) })
+        Ok(Writer { shared, failure, thread: Some(thread) })
     }
 
     /// Queues a write. `work` runs on the writer's thread; its outer error is a failure of the store, its inner one
@@ -98,8 +100,12 @@ impl Writer {
         pending
     }
 
-    /// Whether writes are still taken.
+    /// Whether writes are still taken. A read writes too, what does not fit into the cache any longer, and then the file may fail
+    /// while nobody writes.
     pub fn health(&self) -> Result<(), StoreError> {
+        if let Some(why) = self.failure.why() {
+            return Err(StoreError::Failed(why.to_owned()));
+        }
         self.shared.lock().closed.clone().map_or(Ok(()), Err)
     }
 
@@ -275,6 +281,10 @@ mod tests {
     use std::sync::mpsc;
 
     fn writer() -> Writer {
+        writer_of(Failure::default())
+    }
+
+    fn writer_of(failure: Failure) -> Writer {
         let database = Database::builder().create_with_backend(InMemoryBackend::new()).unwrap();
         migrations::migrate(&database, Path::new("memory")).unwrap();
         let context = Context {
@@ -283,7 +293,7 @@ mod tests {
             vault: Arc::new(Vault::in_memory()),
             index: Arc::default(),
             clock_check: ClockCheck::default(),
-            failure: Failure::default(),
+            failure,
         };
         Writer::start(context).unwrap()
     }
@@ -342,6 +352,17 @@ mod tests {
         }
         assert_eq!(number(&writer, Class::Answer, 3).wait(), Err(failure.clone()));
         assert_eq!(writer.health(), Err(failure));
+    }
+
+    #[test]
+    fn a_file_that_fails_under_a_read_ends_writing() {
+        let failure = Failure::default();
+        let writer = writer_of(failure.clone());
+        assert_eq!(writer.health(), Ok(()));
+        failure.note("on purpose".into());
+        let expected = StoreError::Failed("on purpose".into());
+        assert_eq!(writer.health(), Err(expected.clone()));
+        assert_eq!(number(&writer, Class::Answer, 1).wait(), Err(expected));
     }
 
     #[test]
