@@ -16,8 +16,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// Requests of one connection that are answered in a row.
-const IN_A_ROW_MAX: u32 = 8;
+/// Requests of one connection that are answered in a row, and bytes that are written in a row before the next one is answered.
+const REQUESTS_IN_A_ROW_MAX: u32 = 8;
+const BYTES_IN_A_ROW_MAX: usize = 32 * 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -34,8 +35,9 @@ pub struct Pulse {
     state: Cell<State>,
     /// Since when the peer has not taken all that was written.
     unsent: Cell<Option<Instant>>,
-    /// Requests that came without a pause between them.
-    in_a_row: Cell<u32>,
+    /// Requests that came without a pause between them, and what was written meanwhile.
+    requests_in_a_row: Cell<u32>,
+    bytes_in_a_row: Cell<usize>,
     /// Its place, which it gives way with while it is idle.
     pub place: Place,
 }
@@ -44,16 +46,31 @@ impl Pulse {
     /// Of a connection that was just accepted: whoever connects has something to say.
     pub fn new(place: Place) -> Rc<Pulse> {
         let state = Cell::new(State::Head(Instant::now()));
-        Rc::new(Pulse { state, unsent: Cell::new(None), in_a_row: Cell::new(0), place })
+        Rc::new(Pulse {
+            state,
+            unsent: Cell::new(None),
+            requests_in_a_row: Cell::new(0),
+            bytes_in_a_row: Cell::new(0),
+            place,
+        })
     }
 
     /// Another request is there. True when so many came without a pause that other connections are served first: callers may send
     /// requests before they have read the answers (RFC 9112 9.3.2).
     pub fn on_request(&self) -> bool {
-        let count = self.in_a_row.get() + 1;
-        let is_over = count > IN_A_ROW_MAX;
-        self.in_a_row.set(if is_over { 0 } else { count });
+        let requests = self.requests_in_a_row.get() + 1;
+        self.requests_in_a_row.set(requests);
+        let is_over = requests > REQUESTS_IN_A_ROW_MAX || self.bytes_in_a_row.get() > BYTES_IN_A_ROW_MAX;
+        if is_over {
+            self.on_pause();
+        }
         is_over
+    }
+
+    /// The row of requests has ended.
+    fn on_pause(&self) {
+        self.requests_in_a_row.set(0);
+        self.bytes_in_a_row.set(0);
     }
 
     /// A head has come whole.
@@ -73,6 +90,14 @@ impl Pulse {
             self.state.set(State::Head(Instant::now()));
             self.place.busy();
         }
+    }
+
+    /// Notes what was written of a part of an answer.
+    fn wrote(&self, polled: &Poll<io::Result<usize>>) {
+        if let Poll::Ready(Ok(bytes)) = polled {
+            self.bytes_in_a_row.set(self.bytes_in_a_row.get().saturating_add(*bytes));
+        }
+        self.sent(polled, false);
     }
 
     /// Notes whether the peer took what was written.
@@ -193,7 +218,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
         if buffer.filled().len() > before {
             self.pulse.bytes_came();
         } else if polled.is_pending() {
-            self.pulse.in_a_row.set(0);
+            self.pulse.on_pause();
         }
         polled
     }
@@ -202,7 +227,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
 impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.pulse.sent(&polled, false);
+        self.pulse.wrote(&polled);
         polled
     }
 
@@ -225,7 +250,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
-        self.pulse.sent(&polled, false);
+        self.pulse.wrote(&polled);
         polled
     }
 
@@ -242,6 +267,26 @@ mod tests {
     use http_body_util::Full;
     use std::pin::pin;
     use std::task::Waker;
+
+    #[test]
+    fn a_row_ends_after_so_many_requests_or_so_much_that_was_written() {
+        let mut cx = Context::from_waker(Waker::noop());
+        let gate = Gate::new(1);
+        let Poll::Ready(place) = pin!(gate.place()).poll(&mut cx) else { panic!("no place") };
+        let pulse = Pulse::new(place);
+        let answered = |bytes: usize| {
+            pulse.wrote(&Poll::Ready(Ok(bytes)));
+            pulse.on_request()
+        };
+        let small = [(); 12].map(|()| answered(100));
+        assert_eq!(small.iter().position(|over| *over), Some(8));
+        pulse.on_pause();
+        assert!(!pulse.on_request());
+        assert!(answered(40_000), "others wait for what was written");
+        assert!(!answered(10_000));
+        pulse.on_pause();
+        assert!(!answered(30_000));
+    }
 
     #[test]
     fn a_connection_is_busy_until_its_answer_ends() {

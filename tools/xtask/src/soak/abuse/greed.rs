@@ -79,6 +79,11 @@ impl Greed {
         }
     }
 
+    /// Whether it takes all of the processor, so that others wait for their turn on it.
+    pub fn is_greedy_of_cpu(self) -> bool {
+        matches!(self, Greed::Unread | Greed::Pipelines)
+    }
+
     /// Goes on until `ended`; gives what there is to say about it.
     ///
     /// # Errors
@@ -262,7 +267,8 @@ fn pipelines(means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
             }
             came.extend_from_slice(&piece[..length]);
             let answers = answers::split(&came);
-            if let Some(other) = answers.statuses.iter().find(|status| **status != 200) {
+            // There are more of them than a plan allows.
+            if let Some(other) = answers.statuses.iter().find(|status| !matches!(**status, 200 | 429)) {
                 return Err(wrong(other));
             }
             answered += answers.statuses.len();
