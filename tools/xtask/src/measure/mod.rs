@@ -9,6 +9,7 @@
 //! - `sick` (sick.rs): three sick sites among a thousand;
 //! - `api` (api.rs): checks over HTTP beside a bare hyper server;
 //! - `intake` (intake.rs): batches accepted, beside redb alone;
+//! - `instructions` (instructions.rs): instructions of checks, rows of a batch and addresses of a list, by valgrind;
 //! - `downloads` (downloads.rs): what others wait while downloads of bombs run, beside a bare hyper server;
 //! - `dns` (dns.rs): look-ups beside dnsperf;
 //! - `records` (records.rs): the memory of 20,000 domains with 1.2 KB of MX records each;
@@ -23,6 +24,7 @@ mod delay;
 mod dns;
 mod downloads;
 mod hosts;
+mod instructions;
 mod intake;
 mod line;
 mod loadtest;
@@ -46,7 +48,7 @@ pub use crate::interop::Failure;
 
 #[derive(Args)]
 pub struct Options {
-    /// Which measurements [default: all but `long`, `api`, `downloads`, `intake`, `dns`, `records` and `bursts`]
+    /// Which measurements [default: all but `long`, `api`, `downloads`, `intake`, `dns`, `records`, `bursts` and `instructions`]
     #[arg(value_enum)]
     names: Vec<Name>,
     /// Runs of each row; the one with the median CPU time is shown.
@@ -91,6 +93,8 @@ enum Name {
     Records,
     /// Time and losses of a list's questions beside real resolvers.
     Bursts,
+    /// Instructions of checks, rows of a batch and addresses of a list (valgrind).
+    Instructions,
 }
 
 /// Measures, prints a table for each name and counts whether the verdicts were right.
@@ -121,6 +125,7 @@ fn run(options: &Options) -> Result<Tally, Failure> {
             Name::Dns => dns::run(&bench, &mut tally)?,
             Name::Records => records::run(&bench, &mut tally)?,
             Name::Bursts => bursts::run(&bench, &mut tally)?,
+            Name::Instructions => instructions::run(&bench, &mut tally)?,
         }
     }
     Ok(tally)
