@@ -128,7 +128,7 @@ fn ms(clock: ClockId) -> i64 {
 
 impl Clock {
     fn now(&self) -> UnixMs {
-        // Nobody can set the clock of the time since the machine's start; it goes on while the machine sleeps.
+        // Nobody can set `Boottime`. It counts from the machine's start, and goes on while the machine sleeps.
         let (set, unset) = (ms(ClockId::Realtime), ms(ClockId::Boottime));
         let system = UnixMs::try_from(self.steady.now(set, unset)).unwrap_or_default();
         system.saturating_add_signed(self.offset_ms.load(Ordering::SeqCst))

@@ -30,7 +30,7 @@ use crate::web::lists::downloads::Pieces;
 use crate::worker::Worker;
 use crate::{clock, store::KeyId};
 use api::ErrorCode;
-use body::{Bounds, Elapsed, Unread, within};
+use body::{Bounds, Unread};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -257,7 +257,19 @@ async fn answer(
         head.headers.get_all(IDEMPOTENCY_KEY).iter().map(|value| value.as_bytes().to_vec()).collect();
     let mut reply = (route.handler)(Call { worker, caller, query, parameter, idempotency_key, body });
     let outcome = within(HANDLER_TIME_MAX, reply.as_mut()).await;
-    outcome.unwrap_or_else(|Elapsed| Err(Refusal::unknown().inside("the handler took too long")))
+    outcome.unwrap_or_else(|| Err(Refusal::unknown().inside("the handler took too long")))
+}
+
+/// The output of a future, or none if it takes longer than `limit`. Most are ready at once, so the timer is only made for one that is
+/// not.
+async fn within<F>(limit: Duration, mut future: Pin<&mut F>) -> Option<F::Output>
+where
+    F: Future + ?Sized,
+{
+    match poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => monoio::time::timeout(limit, future).await.ok(),
+    }
 }
 
 fn admit(route: &Route, headers: &HeaderMap, worker: &Worker) -> Result<Option<Caller>, Refusal> {

@@ -1,4 +1,4 @@
-//! `mailprobe accept-keys`. A database whose keys are lost is refused at the start; this makes it usable with other keys.
+//! `mailprobe accept-keys` makes a database usable whose keys are lost. Without it the server refuses to start.
 
 use super::place::{Place, output_failed};
 use crate::store::{DATABASE_FILE, RedbStore, StoreOptions};

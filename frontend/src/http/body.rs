@@ -1,15 +1,14 @@
 //! Bodies of requests: read within bounds of length and time, or read away so that their sender gets to read why they were
 //! refused.
 
+use super::within;
 use crate::refusal::Refusal;
 use api::ErrorCode;
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{self, HeaderMap};
-use std::future::poll_fn;
-use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::pin::pin;
 use std::time::Duration;
 
 /// What is read of a body.
@@ -57,13 +56,13 @@ impl Unread {
         self.awaits_consent = false;
         let mut whole = pin!(Limited::new(&mut self.body, bytes_max).collect());
         match within(time_max, whole.as_mut()).await {
-            Ok(Ok(collected)) => Ok(collected.to_bytes()),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(self.discard(too_large()).await),
-            Ok(Err(_)) => {
+            Some(Ok(collected)) => Ok(collected.to_bytes()),
+            Some(Err(error)) if error.is::<LengthLimitError>() => Err(self.discard(too_large()).await),
+            Some(Err(_)) => {
                 let message = format!("The {name} could not be read to its end.");
                 Err(Refusal::new(ErrorCode::InvalidRequest, message))
             }
-            Err(Elapsed) => {
+            None => {
                 let message = format!("The {name} took too long to arrive.");
                 Err(Refusal::new(ErrorCode::RequestTimeout, message))
             }
@@ -82,20 +81,6 @@ impl Unread {
         }
         refusal
     }
-}
-
-/// What was waited for took too long.
-pub struct Elapsed;
-
-/// What comes of this, if it comes in time. Most comes at once, and a timer would cost as much as some of it.
-pub async fn within<F>(time_max: Duration, mut work: Pin<&mut F>) -> Result<F::Output, Elapsed>
-where
-    F: Future + ?Sized,
-{
-    if let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
-        return Ok(done);
-    }
-    monoio::time::timeout(time_max, work).await.map_err(|_| Elapsed)
 }
 
 /// Reads away what the caller still sends, within bounds: a socket that is closed with bytes unread resets the connection, and the

@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// Requests of one connection that are answered in a row, and bytes that are written in a row before the next one is answered.
+/// A connection lets others take their turn after so many requests without a pause, or after so many bytes of answers to them.
 const REQUESTS_IN_A_ROW_MAX: u32 = 8;
 const BYTES_IN_A_ROW_MAX: usize = 32 * 1024;
 
@@ -35,7 +35,7 @@ pub struct Pulse {
     state: Cell<State>,
     /// Since when the peer has not taken all that was written.
     unsent: Cell<Option<Instant>>,
-    /// Requests that came without a pause between them, and what was written meanwhile.
+    /// Requests since the last pause, and bytes of answers to them.
     requests_in_a_row: Cell<u32>,
     bytes_in_a_row: Cell<usize>,
     /// Its place, which it gives way with while it is idle.
@@ -92,7 +92,7 @@ impl Pulse {
         }
     }
 
-    /// Notes what was written of a part of an answer.
+    /// Notes a write: how many bytes the peer took, if any.
     fn wrote(&self, polled: &Poll<io::Result<usize>>) {
         if let Poll::Ready(Ok(bytes)) = polled {
             self.bytes_in_a_row.set(self.bytes_in_a_row.get().saturating_add(*bytes));
@@ -268,12 +268,16 @@ mod tests {
     use std::pin::pin;
     use std::task::Waker;
 
+    /// Of a connection that has the first place.
+    fn pulse(gate: &Rc<Gate>) -> Rc<Pulse> {
+        let place = pin!(gate.place()).poll(&mut Context::from_waker(Waker::noop()));
+        let Poll::Ready(place) = place else { panic!("no place") };
+        Pulse::new(place)
+    }
+
     #[test]
     fn a_row_ends_after_so_many_requests_or_so_much_that_was_written() {
-        let mut cx = Context::from_waker(Waker::noop());
-        let gate = Gate::new(1);
-        let Poll::Ready(place) = pin!(gate.place()).poll(&mut cx) else { panic!("no place") };
-        let pulse = Pulse::new(place);
+        let pulse = pulse(&Gate::new(1));
         let answered = |bytes: usize| {
             pulse.wrote(&Poll::Ready(Ok(bytes)));
             pulse.on_request()
@@ -292,8 +296,7 @@ mod tests {
     fn a_connection_is_busy_until_its_answer_ends() {
         let mut cx = Context::from_waker(Waker::noop());
         let gate = Gate::new(1);
-        let Poll::Ready(place) = pin!(gate.place()).poll(&mut cx) else { panic!("no place") };
-        let pulse = Pulse::new(place);
+        let pulse = pulse(&gate);
         pulse.busy();
         let mut answer = Answer::new(Full::new(Bytes::from_static(b"piece")), Rc::clone(&pulse));
         let mut newcomer = pin!(gate.place());

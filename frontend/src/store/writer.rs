@@ -100,8 +100,7 @@ impl Writer {
         pending
     }
 
-    /// Whether writes are still taken. A read writes too, what does not fit into the cache any longer, and then the file may fail
-    /// while nobody writes.
+    /// Whether writes are still taken. A read can find the file failed too: it makes room in the cache by writing pages.
     pub fn health(&self) -> Result<(), StoreError> {
         if let Some(why) = self.failure.why() {
             return Err(StoreError::Failed(why.to_owned()));

@@ -6,6 +6,7 @@
 
 #![expect(unsafe_code, reason = "limits, user and filter are set between fork and exec")]
 
+use crate::seccomp;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
@@ -137,26 +138,15 @@ fn lock_little(bytes: u64) -> io::Result<()> {
 
 /// Answers io_uring_setup, io_uring_enter and io_uring_register with an error, as container runtimes do.
 fn refuse_io_uring(error: i32) -> io::Result<()> {
-    const LOAD_NUMBER: u16 = 0x20;
-    const JUMP_IF_EQUAL: u16 = 0x15;
-    const RETURN: u16 = 0x06;
-    const REFUSE: u32 = 0x0005_0000;
-    const ALLOW: u32 = 0x7fff_0000;
-    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
     let mut program = [
-        step(LOAD_NUMBER, 0, 0, 0),
-        step(JUMP_IF_EQUAL, 2, 0, 425),
-        step(JUMP_IF_EQUAL, 1, 0, 426),
-        step(JUMP_IF_EQUAL, 0, 1, 427),
-        step(RETURN, 0, 0, REFUSE | error.unsigned_abs()),
-        step(RETURN, 0, 0, ALLOW),
+        seccomp::load(seccomp::NUMBER),
+        seccomp::if_equal(libc::SYS_io_uring_setup as u32, 2, 0),
+        seccomp::if_equal(libc::SYS_io_uring_enter as u32, 1, 0),
+        seccomp::if_equal(libc::SYS_io_uring_register as u32, 0, 1),
+        seccomp::end_with_error(error),
+        seccomp::end(libc::SECCOMP_RET_ALLOW),
     ];
-    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: plain system calls; the filter and its program outlive the call that copies them.
-    unsafe {
-        checked(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
-        checked(libc::prctl(libc::PR_SET_SECCOMP, 2, &filter))
-    }
+    seccomp::install(&mut program, 0).map(drop)
 }
 
 fn say(line: &str) {

@@ -9,6 +9,7 @@ mod refresh_lists;
 #[cfg(test)]
 mod rules;
 mod schemathesis;
+mod seccomp;
 mod sim;
 mod soak;
 

@@ -257,7 +257,7 @@ impl Source {
         let (name, line) = (&self.name, self.line());
         CleanError::failed(if bounded::is_too_long(error) {
             format!(
-                "{name}: the row at line {line}, with blank lines around it, is longer than 1 MiB: is a quote not closed?"
+                "{name}: the row at line {line} is longer than 1 MiB: is a quote not closed, or are there many blank lines?"
             )
         } else {
             format!("{name} cannot be read at line {line}: {error}")

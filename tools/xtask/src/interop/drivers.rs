@@ -313,7 +313,7 @@ fn answer_of_value(value: &serde_json::Value, line: &str) -> Result<(String, Sai
 }
 
 /// The live key among the first keys of a data folder.
-fn live_key(data: &Path) -> Result<String, Failure> {
+pub fn live_key(data: &Path) -> Result<String, Failure> {
     let path = data.join("first-keys");
     let text = fs::read_to_string(&path).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
     let key = text

@@ -18,6 +18,7 @@ mod servers;
 use bulk::Setup;
 use cases::{CASES, Case};
 use clap::Args;
+pub use drivers::live_key;
 use drivers::{Mailprobe, Round, Said};
 use net::{Net, Space};
 use report::Tally;

@@ -5,10 +5,12 @@
 
 #![expect(unsafe_code, reason = "a seccomp filter for the child has no safe wrapper")]
 
-use super::scene::SERVER;
+use super::scene::{ONE_SITE, SERVER};
 use super::{Bench, Failure};
+use crate::interop::live_key;
 use crate::interop::process::{self, Server, sleep};
 use crate::interop::report::{self, Tally};
+use crate::seccomp;
 use crate::soak::client::{Client, Request};
 use crate::soak::visitor::expect;
 use crate::soak::world::{Mailnet, engine_flags, listening};
@@ -18,26 +20,13 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
-const SCENARIO: &str = r##"
-[listen]
-addresses = "wildcard"
-[[domain]]
-name = "d1.example"
-server = "bench"
-mailboxes.ok = ["user-#"]
-"##;
-const FLAGS: [&str; 6] = ["--driver", "epoll", "--shards", "1", "--pace", "lab"];
+const FLAGS: [&str; 4] = ["--driver", "epoll", "--shards", "1"];
 /// Rows of a batch.
 const ROWS: u64 = 200;
 /// Between two looks at a batch.
 const LOOK: Duration = Duration::from_secs(1);
 const LIMIT: Duration = Duration::from_secs(600);
 const CREDITS: u64 = 1_000_000;
-/// linux/filter.h: loads a word of `struct seccomp_data`, jumps, returns; and where the low half of the first argument is.
-const LOAD: u16 = 0x20;
-const IF_EQUAL: u16 = 0x15;
-const RETURN: u16 = 0x06;
-const FIRST_ARGUMENT: u32 = 16;
 /// What callgrind says of a run.
 const COLLECTED: &str = "Collected : ";
 
@@ -58,16 +47,30 @@ const KINDS: [(Kind, &str, u64, u64); 4] = [
 ];
 
 pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
-    let mailnet = bench.world.mailnet(&format!("{SCENARIO}{SERVER}"))?;
+    let mailnet = bench.world.mailnet(&format!("{ONE_SITE}{SERVER}"))?;
+    let found = KINDS.map(|(kind, name, few, many)| {
+        let counted = each(bench, &mailnet, kind, few, many).map_err(|Failure(why)| why);
+        (name, many - few, counted)
+    });
     report::line("| what | times | instructions |\n|---|---:|---:|");
-    for (kind, name, few, many) in KINDS {
-        let [few_cost, many_cost] = [few, many].map(|times| count(bench, &mailnet, kind, times));
-        let each = (many_cost?.saturating_sub(few_cost?)) / (many - few);
-        report::line(&format!("| {name} | {} | {each} |", many - few));
-        tally.check(name, if each > 0 { Ok(format!("{each} instructions")) } else { Err("none".into()) });
+    for (name, times, counted) in &found {
+        if let Ok(each) = counted {
+            report::line(&format!("| {name} | {times} | {each} |"));
+        }
+    }
+    for (name, _, counted) in found {
+        tally.check(&format!("{name}: all answers are right"), counted.map(|_| String::new()));
     }
     mailnet.stop()?;
     Ok(())
+}
+
+/// Instructions of one, as the difference of two runs.
+fn each(bench: &Bench, mailnet: &Mailnet, kind: Kind, few: u64, many: u64) -> Result<u64, Failure> {
+    let [short, long] = [few, many].map(|times| count(bench, mailnet, kind, times));
+    let more = long?.checked_sub(short?);
+    more.map(|more| more / (many - few))
+        .ok_or_else(|| Failure("the long run takes fewer than the short one".into()))
 }
 
 /// Instructions of a process that does this so many times.
@@ -85,7 +88,13 @@ fn of_list(bench: &Bench, mailnet: &Mailnet, times: u64) -> Result<u64, Failure>
     let wrong = |error: io::Error| Failure(format!("{}: {error}", list.display()));
     std::fs::write(&list, format!("email\n{rows}")).map_err(wrong)?;
     let mut command = Command::new(world.binary("mailprobe"));
-    command.arg("clean").arg(&list).arg("-o").arg(&output).arg("--no-progress").args(FLAGS);
+    command
+        .arg("clean")
+        .arg(&list)
+        .arg("-o")
+        .arg(&output)
+        .args(["--no-progress", "--pace", "lab"])
+        .args(FLAGS);
     engine_flags(&mut command, mailnet.dns(), mailnet.smtp_port(), true);
     world.keep_state_here(&mut command);
     let finished = process::run(under_callgrind(&command), "", world.folder(), LIMIT)?;
@@ -100,12 +109,13 @@ fn of_server(bench: &Bench, mailnet: &Mailnet, kind: Kind, times: u64) -> Result
     let world = &bench.world;
     let name = format!("{kind:?}-{times}");
     let data = world.path(&name);
+    let log = world.path(&format!("{name}.log"));
     let plans = world.free_plan(CREDITS)?;
     let mut flags = plans.each_ref().map(String::as_str).to_vec();
     flags.extend(["--frontends", "1"]);
-    flags.extend(&FLAGS[..4]);
+    flags.extend(FLAGS);
     let start = |command: Command| {
-        let mut server = Server::start("mailprobe serve", command, &world.path(&format!("{name}.log")))?;
+        let mut server = Server::start("mailprobe serve", command, &log)?;
         match listening(&mut server)? {
             Some(address) => Ok((server, address)),
             None => Err(server.complain("does not start")),
@@ -113,18 +123,13 @@ fn of_server(bench: &Bench, mailnet: &Mailnet, kind: Kind, times: u64) -> Result
     };
     // The first start makes the key.
     start(world.serve_on(&data, mailnet, &flags))?.0.terminate(LIMIT)?;
-    let keys = data.join("first-keys");
-    let text =
-        std::fs::read_to_string(&keys).map_err(|error| Failure(format!("{}: {error}", keys.display())))?;
-    let key = text.split_whitespace().find(|word| word.starts_with("mp_live_"));
-    let key = key.ok_or_else(|| Failure(format!("{}: no live key", keys.display())))?;
+    let key = &live_key(&data)?;
     let (server, address) = start(under_callgrind(&world.serve_on(&data, mailnet, &flags)))?;
     let mut client = Client::program(address);
     match kind {
         Kind::Batch => (0..times / ROWS).try_for_each(|batch| send_batch(&mut client, key, batch))?,
         _ => (0..times).try_for_each(|number| check(&mut client, key, kind, number))?,
     }
-    let log = world.path(&format!("{name}.log"));
     server.terminate(LIMIT)?;
     let wrong = |error: io::Error| Failure(format!("{}: {error}", log.display()));
     collected(&std::fs::read_to_string(&log).map_err(wrong)?)
@@ -177,22 +182,15 @@ fn under_callgrind(command: &Command) -> Command {
 /// Lets prctl(PR_GET_AUXV) fail. Valgrind 3.19 passes it on, and the process would find the kernel's vDSO, which valgrind hides.
 fn hide_auxiliary_vector() -> io::Result<()> {
     const PR_GET_AUXV: u32 = 0x4155_5856;
-    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
     let mut program = [
-        step(LOAD, 0, 0, 0),
-        step(IF_EQUAL, 0, 3, libc::SYS_prctl as u32),
-        step(LOAD, 0, 0, FIRST_ARGUMENT),
-        step(IF_EQUAL, 0, 1, PR_GET_AUXV),
-        step(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EINVAL as u32),
-        step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
+        seccomp::load(seccomp::NUMBER),
+        seccomp::if_equal(libc::SYS_prctl as u32, 0, 3),
+        seccomp::load(seccomp::FIRST_ARGUMENT),
+        seccomp::if_equal(PR_GET_AUXV, 0, 1),
+        seccomp::end_with_error(libc::EINVAL),
+        seccomp::end(libc::SECCOMP_RET_ALLOW),
     ];
-    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: plain system calls; the filter and its program outlive the call that copies them.
-    let done = unsafe {
-        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
-            && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter) == 0
-    };
-    if done { Ok(()) } else { Err(io::Error::last_os_error()) }
+    seccomp::install(&mut program, 0).map(drop)
 }
 
 /// What callgrind counted.

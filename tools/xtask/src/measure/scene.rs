@@ -19,6 +19,16 @@ like = "generic"
 ehlo = ["PIPELINING", "SIZE 10485760", "8BITMIME", "ENHANCEDSTATUSCODES"]
 "#;
 
+/// One site, all of whose addresses exist; [`SERVER`] goes with it.
+pub const ONE_SITE: &str = r##"
+[listen]
+addresses = "wildcard"
+[[domain]]
+name = "d1.example"
+server = "bench"
+mailboxes.ok = ["user-#"]
+"##;
+
 /// The port of smtp-sink, which cannot be asked for a free one.
 const SINK_PORT: u16 = 20_025;
 

@@ -1,7 +1,7 @@
 //! A million existing addresses of one site, whose control recipient is refused, beside what smtp-source pays for as
 //! many recipients with as many to a MAIL.
 
-use super::scene::{List, Peers, SERVER};
+use super::scene::{List, ONE_SITE, Peers, SERVER};
 use super::{Bench, Failure, Row};
 use crate::interop::report::{self, Tally};
 use std::time::Duration;
@@ -9,18 +9,9 @@ use std::time::Duration;
 const LIST: List = List { domains: 1, each: 1_000_000, rounds: 1 };
 const LIMIT: Duration = Duration::from_secs(600);
 
-const SCENARIO: &str = r##"
-[listen]
-addresses = "wildcard"
-[[domain]]
-name = "d1.example"
-server = "bench"
-mailboxes.ok = ["user-#"]
-"##;
-
 pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
     Row::head();
-    let mailnet = bench.world.mailnet(&format!("{SCENARIO}{SERVER}"))?;
+    let mailnet = bench.world.mailnet(&format!("{ONE_SITE}{SERVER}"))?;
     let flags = ["--pace", "lab"];
     let (cost, right) = bench.measure(LIST, &Peers::of(&mailnet), &flags, &|_| "mailbox_exists", LIMIT)?;
     let ours = Row {

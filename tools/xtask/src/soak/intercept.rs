@@ -7,6 +7,7 @@
 
 use super::Failure;
 use super::disk::Change;
+use crate::seccomp;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -41,11 +42,7 @@ const LISTENER: i32 = 200;
 const LOOK_MS: i32 = 20;
 const PATH_MAX: usize = 4096;
 
-// linux/seccomp.h and linux/filter.h; libc has none of them.
-const SECCOMP_SET_MODE_FILTER: u32 = 1;
-const SECCOMP_FILTER_FLAG_NEW_LISTENER: u32 = 8;
-const RETURN_NOTIFY: u32 = 0x7fc0_0000;
-const RETURN_ALLOW: u32 = 0x7fff_0000;
+// linux/seccomp.h; libc has none of them.
 const NOTIFICATION_RECEIVE: u64 = 0xc050_2100;
 const NOTIFICATION_SEND: u64 = 0xc018_2101;
 const FLAG_CONTINUE: u32 = 1;
@@ -138,31 +135,21 @@ pub fn ask_us(command: &mut Command) {
 }
 
 fn install() -> io::Result<()> {
-    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
     // The number of the call; a jump to the last step for each that is asked about.
-    let mut program = [step(0x20, 0, 0, 0); CALLS.len() + 3];
+    let mut program = [seccomp::load(seccomp::NUMBER); CALLS.len() + 3];
     for (place, call) in CALLS.iter().enumerate() {
-        program[place + 1] = step(0x15, (CALLS.len() - place) as u8, 0, *call as u32);
+        program[place + 1] = seccomp::if_equal(*call as u32, (CALLS.len() - place) as u8, 0);
     }
-    program[CALLS.len() + 1] = step(0x06, 0, 0, RETURN_ALLOW);
-    program[CALLS.len() + 2] = step(0x06, 0, 0, RETURN_NOTIFY);
-    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: plain system calls; the filter and its program outlive the call that copies them.
+    program[CALLS.len() + 1] = seccomp::end(libc::SECCOMP_RET_ALLOW);
+    program[CALLS.len() + 2] = seccomp::end(libc::SECCOMP_RET_USER_NOTIF);
+    let listener = seccomp::install(&mut program, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER)?;
+    // The copy stays open over the exec, so that we can take it from there.
+    // SAFETY: plain system calls on descriptors.
     unsafe {
-        if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 {
+        if libc::dup2(listener, LISTENER) < 0 {
             return Err(io::Error::last_os_error());
         }
-        let listener = libc::syscall(
-            libc::SYS_seccomp,
-            SECCOMP_SET_MODE_FILTER,
-            SECCOMP_FILTER_FLAG_NEW_LISTENER,
-            &raw const filter,
-        );
-        // The copy stays open over the exec, so that we can take it from there.
-        if listener < 0 || libc::dup2(listener as i32, LISTENER) < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        libc::close(listener as i32);
+        libc::close(listener);
     }
     Ok(())
 }

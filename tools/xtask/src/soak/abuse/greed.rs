@@ -80,7 +80,7 @@ impl Greed {
     }
 
     /// Whether it takes all of the processor, so that others wait for their turn on it.
-    pub fn is_greedy_of_cpu(self) -> bool {
+    pub fn takes_all_cpu(self) -> bool {
         matches!(self, Greed::Unread | Greed::Pipelines)
     }
 

@@ -32,9 +32,10 @@ struct Size {
     members: usize,
     /// Good requests of each kind at a time.
     requests: usize,
-    /// What may be added to the wait on an idle server, and where the abuse takes all of the processor.
+    /// What may be added to the wait on an idle server.
     slack: Duration,
-    slack_of_cpu: Duration,
+    /// The same beside abuse that takes all of the processor.
+    slack_beside_load: Duration,
     /// How long each kind of abuse goes on at least.
     stay: Duration,
     /// Silence behind an answer.
@@ -49,7 +50,7 @@ const FULL: Size = Size {
     members: 400,
     requests: 500,
     slack: Duration::from_millis(10),
-    slack_of_cpu: Duration::from_millis(100),
+    slack_beside_load: Duration::from_millis(100),
     stay: Duration::from_secs(25),
     quiet: Duration::from_millis(500),
     owners: 6,
@@ -62,7 +63,7 @@ const SMALL: Size = Size {
     members: 40,
     requests: 15,
     slack: Duration::from_millis(750),
-    slack_of_cpu: Duration::from_millis(750),
+    slack_beside_load: Duration::from_millis(750),
     stay: Duration::from_secs(1),
     quiet: Duration::from_millis(500),
     owners: 1,
@@ -242,7 +243,7 @@ fn beside(
             Err(payload) => std::panic::resume_unwind(payload),
         }
     });
-    let slack = if greed.is_greedy_of_cpu() { size.slack_of_cpu } else { size.slack };
+    let slack = if greed.takes_all_cpu() { size.slack_beside_load } else { size.slack };
     let found = compare(waits?, slack, idle);
     Ok(match (abuse, found) {
         (Ok(said), Ok(found)) => Ok(format!("{said}; {found}")),

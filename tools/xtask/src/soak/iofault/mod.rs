@@ -224,6 +224,9 @@ impl Campaign {
     /// What the account has spent and holds.
     fn spent(&self, folder: &Path) -> Result<(u64, u64), Failure> {
         let credits = self.world.books(folder, ACCOUNT)?;
+        if credits.granted != GRANTED {
+            return Err(Failure(format!("{} credits were granted, not {GRANTED}", credits.granted)));
+        }
         Ok((credits.spent, credits.held))
     }
 

@@ -5,6 +5,7 @@
 //! a power failure right after it may leave it ([`Disk`]), and a server is started there: it has to start, to have kept what was answered
 //! by then, and to go on so that in the end each address is paid once.
 
+use crate::interop::live_key;
 use crate::interop::process::{self, Server, interrupted, wait_until};
 use crate::soak::disk::{Change, Disk, remove_folder};
 use crate::soak::intercept::{self, Intercepted, Plan};
@@ -29,7 +30,6 @@ const END_LIMIT: Duration = Duration::from_secs(60);
 const DESTROYED_LIMIT: Duration = Duration::from_secs(90);
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 const LATER_MS: u64 = 9 * DAY_MS;
-const FIRST_KEYS: &str = "first-keys";
 const DATABASE: &str = "mailprobe.redb";
 const ACCOUNT: &str = "default";
 const SCENARIO: &str =
@@ -84,7 +84,7 @@ impl Campaign {
         let folder = self.world.path("recorded");
         let (mut server, calls, address) = self.recorded_life(&folder, &[])?;
         let listened = calls.operations();
-        let key = first_key(&folder)?;
+        let key = live_key(&folder)?;
         let mut load = Load::new();
         load.run(&Client { address, key: &key }, &calls).map_err(|why| server.complain(&why))?;
         server.running()?;
@@ -193,7 +193,7 @@ impl Campaign {
         let address = listening(&mut server)?
             .ok_or_else(|| server.complain("it does not start after the power failure"))?;
         // Before it said that it listens nobody knew of its first account.
-        let key = if cut >= recorded.listened { recorded.key.clone() } else { first_key(&folder)? };
+        let key = if cut >= recorded.listened { recorded.key.clone() } else { live_key(&folder)? };
         let client = Client { address, key: &key };
         let account = http::get(address, &key, "/v1/account").map_err(Failure)?;
         if account.status != 200 {
@@ -224,13 +224,4 @@ impl Campaign {
         let plans = self.plans.each_ref().map(String::as_str);
         self.world.serve_on(folder, &self.mailnet, &[&plans, more].concat())
     }
-}
-
-/// The live key that the first run wrote down.
-fn first_key(folder: &Path) -> Result<String, Failure> {
-    let path = folder.join(FIRST_KEYS);
-    let text =
-        std::fs::read_to_string(&path).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
-    let key = text.split_whitespace().find(|word| word.starts_with("mp_live_"));
-    key.map(str::to_owned).ok_or_else(|| Failure("no live key in first-keys".into()))
 }
