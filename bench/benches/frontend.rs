@@ -3,9 +3,9 @@
 use api::{Checks, FastFindings, Findings, Reason, Verification};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use frontend::auth::ApiKey;
-use frontend::rate_limit::{Counters, Kept, Row, WindowId};
-use frontend::store::{KeyId, KeyMode};
 use std::hint::black_box;
+use store::rate_limit::{Counters, Kept, Row, WindowId};
+use store::{KeyId, KeyMode};
 
 const NOW: u64 = 1_801_386_000_000;
 

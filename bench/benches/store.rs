@@ -3,13 +3,13 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use frontend::auth::ApiKey;
-use frontend::store::{
-    AccountId, CREDITS_MAX, EntryId, HoldRef, HoldRequest, KeyId, KeyMode, NewAccount, NewKey, Plan,
-    PlanTable, RedbStore, Settlement, Store, StoreOptions,
-};
 use std::cell::Cell;
 use std::hint::black_box;
 use std::path::Path;
+use store::{
+    AccountId, CREDITS_MAX, EntryId, HoldRef, HoldRequest, KeyId, KeyMode, NewAccount, NewKey, Plan,
+    PlanTable, RedbStore, Settlement, Store, StoreOptions,
+};
 
 const NOW: u64 = 1_801_386_000_000;
 const ACCOUNTS: u128 = 100;

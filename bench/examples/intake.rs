@@ -8,10 +8,6 @@
 //! seconds, CPU seconds of the process, p50 and p99 in milliseconds, batches to a commit. `cargo xtask measure intake` makes a table
 //! of it.
 
-use frontend::store::{
-    AccountId, BATCH_ROWS_MAX, BatchId, BatchMode, CREDITS_MAX, Idempotency, NewAccount, NewBatch, NewRow,
-    Plan, PlanTable, RedbStore, Store, StoreOptions,
-};
 use hdrhistogram::Histogram;
 use redb::{Database, TableDefinition};
 use rustix::time::{ClockId, clock_gettime};
@@ -20,6 +16,10 @@ use std::error::Error;
 use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
+use store::{
+    AccountId, BATCH_ROWS_MAX, BatchId, BatchMode, CREDITS_MAX, Idempotency, NewAccount, NewBatch, NewRow,
+    Plan, PlanTable, RedbStore, Store, StoreOptions,
+};
 
 // The allocator of the product.
 #[global_allocator]
@@ -86,7 +86,7 @@ fn through_the_store(folder: &Path, batches: u64, under_way: usize) -> Result<Fi
         if waiting.len() == under_way || number >= batches {
             let Some((since, pending)) = waiting.pop_front() else { break };
             let since: Instant = since;
-            let pending: frontend::store::Pending<_, frontend::store::BatchError> = pending;
+            let pending: store::Pending<_, store::BatchError> = pending;
             pending.wait()?;
             latency_us.record(since.elapsed().as_micros() as u64)?;
         }

@@ -7,14 +7,14 @@
 //! with 16 under way at once, and then answer them all, 100 rows a write.
 
 use api::Reason;
-use frontend::store::{
-    AccountId, BATCH_ROWS_MAX, BatchId, BatchMode, CREDITS_MAX, Idempotency, NewAccount, NewBatch, NewRow,
-    Plan, PlanTable, RedbStore, RowAnswer, RowOutcome, Store, StoreOptions,
-};
 use std::collections::VecDeque;
 use std::error::Error;
 use std::io::Write;
 use std::time::Instant;
+use store::{
+    AccountId, BATCH_ROWS_MAX, BatchId, BatchMode, CREDITS_MAX, Idempotency, NewAccount, NewBatch, NewRow,
+    Plan, PlanTable, RedbStore, RowAnswer, RowOutcome, Store, StoreOptions,
+};
 
 const NOW: u64 = 1_801_386_000_000;
 const THREADS: u128 = 2;

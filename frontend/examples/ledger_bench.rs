@@ -6,17 +6,17 @@
 //! FOLDER (default: a temporary one) decides over the disk, which decides over everything. Each write is a hold or
 //! its settlement, on ACCOUNTS accounts (default 100) in turn. SECONDS (default 5) are for each row.
 
-use frontend::credits::Balance;
-use frontend::store::{
-    AccountId, CREDITS_MAX, EntryId, HoldError, HoldRef, HoldRequest, NewAccount, Pending, Plan, PlanTable,
-    RedbStore, SettleError, Settlement, Store, StoreOptions,
-};
 use hdrhistogram::Histogram;
 use std::collections::VecDeque;
 use std::error::Error;
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use store::credits::Balance;
+use store::{
+    AccountId, CREDITS_MAX, EntryId, HoldError, HoldRef, HoldRequest, NewAccount, Pending, Plan, PlanTable,
+    RedbStore, SettleError, Settlement, Store, StoreOptions,
+};
 
 const NOW: u64 = 1_801_386_000_000;
 const DEPTHS: [usize; 5] = [1, 10, 100, 1_000, 4_000];

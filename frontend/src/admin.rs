@@ -9,15 +9,15 @@ pub mod first_run;
 pub mod server;
 mod wire;
 
-use crate::clock::{self, Fixed};
-use crate::rate_limit::{Limits, Overrides};
-use crate::store::{
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use store::clock::{self, Fixed};
+use store::rate_limit::{Limits, Overrides};
+use store::{
     Account, AccountId, Audit, ChangeError, Entry, EntryId, EntryKind, Grant, KeyHash, KeyId, KeyInfo,
     KeyMode, NewAccount, NewKey, PasswordHash, Store, StoreError, SubscriptionStatus, TokenHash, UnixMs,
     UserError,
 };
-use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// The socket's name in the data folder.
 pub const SOCKET_FILE: &str = "admin.sock";

@@ -4,7 +4,6 @@
 //! see in a browser on the way to a connection is the dashboard's ([`crate::web`]).
 
 use crate::auth::bearer_token;
-use crate::clock;
 use crate::config::Config;
 use crate::mcp::Visit;
 use crate::mcp::message::Headers;
@@ -15,7 +14,6 @@ use crate::oauth::site::{MCP, REGISTER, RESOURCE_METADATA, REVOKE, Site, TOKEN};
 use crate::oauth::{failed, json_error, json_reply, registration, token};
 use crate::refusal::Refusal;
 use crate::router::{Method, Reply};
-use crate::store::Connection;
 use crate::web::throttle::Throttle;
 use crate::worker::Worker;
 use bytes::Bytes;
@@ -26,6 +24,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use store::Connection;
+use store::clock;
 
 /// What all threads share of assistants.
 pub struct Assistants {

@@ -4,8 +4,8 @@
 //! CRC-32 of all that precedes. The checksum lets a mistyped key be refused without a look-up, and secret scanners
 //! tell a key from noise. Only its SHA-256 is ever stored: 256 random bits need no salt and no slow hash.
 
-use crate::store::{AccountId, KeyHash, KeyId, KeyLookup, KeyMode};
 use std::fmt;
+use store::{AccountId, KeyHash, KeyId, KeyLookup, KeyMode};
 
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const PREFIX_CHARS: usize = 8;

@@ -199,7 +199,7 @@ fn administer(
     let config = flags.config()?;
     let plans = config.plan_table()?;
     let base_url = config.reachable_at();
-    let place = Place { data: &config.data, plans: &plans, base_url: &base_url, now: crate::clock::now() };
+    let place = Place { data: &config.data, plans: &plans, base_url: &base_url, now: store::clock::now() };
     command(place, &mut io::stdout().lock()).map_err(Failure::failed)
 }
 

@@ -13,7 +13,6 @@ pub mod sources;
 
 use crate::batch::Limits;
 use crate::gateway::Gateway;
-use crate::store::{Plan, PlanTable};
 use engine::config::EngineConfig;
 use engine::proto::address::Address;
 use engine::proto::lists::SpamTraps;
@@ -21,6 +20,7 @@ use settings::SETTINGS;
 use std::fmt::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use store::{Plan, PlanTable};
 
 /// Largest list of spam traps: some millions of addresses, all held in memory.
 const SPAMTRAPS_BYTES_MAX: u64 = 128 << 20;

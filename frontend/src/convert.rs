@@ -1,10 +1,10 @@
 //! From the engine's and the store's words to the contract's. The matches are exhaustive on purpose: a new reason
 //! or status does not compile before somebody has said what callers are told.
 
-use crate::credits::calendar::Iso8601;
-use crate::store;
 use engine::Finding;
 use engine::proto::verdict::Reason as Found;
+use store;
+use store::credits::calendar::Iso8601;
 
 /// A verdict's reason.
 pub fn reason(found: Found) -> api::Reason {

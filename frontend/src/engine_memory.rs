@@ -4,16 +4,16 @@
 //! A thread looks at both each second and gives the store what has changed. So a kill loses the refusals and withdrawals
 //! of the last seconds at most. The counts hold neither names nor addresses.
 
-use crate::clock;
 use crate::engine_client::{Backend, RefusalsLook, WithdrawnLook};
 use crate::keeper::Keeper;
-use crate::store::{Store, StoreError, UnixMs};
 use engine::proto::limits::{REFUSALS_STEP, REFUSALS_STEPS};
 use engine::{KeptRefusals, KeptStep};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+use store::clock;
+use store::{Store, StoreError, UnixMs};
 
 /// How often it is looked.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

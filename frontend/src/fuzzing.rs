@@ -15,8 +15,8 @@ use serde_json::{Map, Value};
 use std::io::Read;
 use std::path::Path;
 
-pub use crate::store::fuzzing::{ROWS, row};
 pub use crate::web::lists::upload::fuzzing::{Upload, upload};
+pub use store::fuzzing::{ROWS, row};
 
 /// What is taken of a list here. The server takes more; smaller limits reach the same code sooner.
 const LIST_LIMITS: Limits =

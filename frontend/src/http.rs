@@ -19,16 +19,13 @@ mod visit;
 use crate::auth::{self, AuthError, Caller};
 use crate::gate::{Parting, Place};
 use crate::metrics::{Answered, count};
-use crate::rate_limit::Standing;
 use crate::refusal::{LimitNumbers, Refusal};
 use crate::router::{self, Access, Call, Method, Reply, Route};
 use crate::routes::verify::full::PROBE_TIME_MAX;
-use crate::store::id::random_bits;
 use crate::survive::survive;
 use crate::tls::{Tls, TlsStream};
 use crate::web::lists::downloads::Pieces;
 use crate::worker::Worker;
-use crate::{clock, store::KeyId};
 use api::ErrorCode;
 use body::{Bounds, Unread};
 use bytes::Bytes;
@@ -55,6 +52,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
+use store::id::random_bits;
+use store::rate_limit::Standing;
+use store::{KeyId, clock};
 
 /// Largest body that is read: 200 addresses of 320 characters, escaped, fit.
 pub const BODY_BYTES_MAX: usize = 256 * 1024;

@@ -3,11 +3,11 @@
 //! What a key was answered is durable and the store's; here is only what ends with the process. A key counts within an
 //! account and a mode, and there is one endpoint that takes one.
 
-use crate::store::{AccountId, KeyMode};
 use api::{Issue, IssueType};
 use ring::digest::{SHA256, digest};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use store::{AccountId, KeyMode};
 
 /// Longest key.
 pub const KEY_CHARS_MAX: usize = 255;

@@ -1,14 +1,14 @@
-//! The counters of [`rate_limit`](crate::rate_limit) at work: with each account's limits, and kept over restarts.
+//! The counters of [`rate_limit`](store::rate_limit) at work: with each account's limits, and kept over restarts.
 //!
 //! The store is given what has changed each second, so that a restart, even by a kill, opens no second burst beyond
 //! what the last second had.
 
 use crate::keeper::Keeper;
-use crate::rate_limit::{Counters, Kept, Limits, RateLimited, Row, Standing, WindowId};
-use crate::store::{AccountId, KeyId, Store, StoreError, UnixMs};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+use store::rate_limit::{Counters, Kept, Limits, RateLimited, Row, Standing, WindowId};
+use store::{AccountId, KeyId, Store, StoreError, UnixMs};
 
 /// How often changed counters are written.
 const KEEP_EVERY: Duration = Duration::from_secs(1);
@@ -101,8 +101,8 @@ pub fn keep(limiter: Arc<Limiter>, clock: impl Fn() -> UnixMs + Send + 'static) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{NewAccount, PlanTable, RedbStore, StoreOptions};
     use std::path::Path;
+    use store::{NewAccount, PlanTable, RedbStore, StoreOptions};
 
     const NOW: UnixMs = 1_801_386_000_000;
 

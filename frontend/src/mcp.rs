@@ -6,21 +6,22 @@
 pub mod message;
 pub mod tools;
 
-use crate::credits::calendar::Iso8601;
 use crate::oauth::site::Site;
-use crate::rate_limit::Row;
 use crate::refusal::Refusal;
 use crate::routes::verify::{fast, full};
-use crate::store::KeyId;
-use crate::store::{AttemptError, Connection};
 use crate::worker::Worker;
-use crate::{clock, convert, metrics};
+use crate::{convert, metrics};
 use api::{ErrorCode, Findings, Mode, Reason, Verification};
 use engine::proto::address::Address;
 use full::{Denied, Payer};
 use message::{Age, Answer, Headers, LEGACY, Message, Request};
 use serde_json::{Map, Value, json};
 use std::rc::Rc;
+use store::KeyId;
+use store::clock;
+use store::credits::calendar::Iso8601;
+use store::rate_limit::Row;
+use store::{AttemptError, Connection};
 use tools::VerifyCall;
 
 /// How long a client may keep what is the same for everybody until the next version.
@@ -192,8 +193,8 @@ impl From<Refusal> for ToolError {
     }
 }
 
-impl From<crate::store::StoreError> for ToolError {
-    fn from(error: crate::store::StoreError) -> ToolError {
+impl From<store::StoreError> for ToolError {
+    fn from(error: store::StoreError) -> ToolError {
         Refusal::from(error).into()
     }
 }

@@ -10,12 +10,12 @@ mod render;
 mod text;
 
 use crate::engine_client::EngineGauge;
-use crate::histogram::{Histogram, REQUEST_US};
-use crate::store::Store;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use store::Store;
+use store::histogram::{Histogram, REQUEST_US};
 
 /// What one frontend thread counts.
 #[derive(Default)]
@@ -107,7 +107,7 @@ impl Metrics {
         store: Arc<dyn Store>,
         engine: EngineGauge,
         log_dropped: fn() -> u64,
-        now: crate::store::UnixMs,
+        now: store::UnixMs,
     ) -> Metrics {
         let tallies = (0..=threads).map(|_| Arc::default()).collect();
         let started = now as f64 / 1000.0;

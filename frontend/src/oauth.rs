@@ -8,7 +8,7 @@
 //!
 //! The way of a connection: [`registration`] or [`document`] says who the client is, [`authorize`] asks the user, who
 //! is signed in to the dashboard, [`token`] gives tokens for the code. What is durable about it is the store's
-//! ([`crate::store::Connections`]).
+//! ([`store::Connections`]).
 
 pub mod authorize;
 pub mod base64;

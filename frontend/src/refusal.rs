@@ -4,12 +4,12 @@
 //! carries an address or a key.
 
 use crate::digits;
-use crate::rate_limit::{RateLimited, Standing, fair_use};
-use crate::store::{HoldError, StoreError};
 use api::{ErrorBody, ErrorCode, Issue};
 use engine::proto::limits::{REFUSALS_STEP, REFUSALS_STEPS};
 use std::borrow::Cow;
 use std::time::Duration;
+use store::rate_limit::{RateLimited, Standing, fair_use};
+use store::{HoldError, StoreError};
 
 /// See the module.
 #[derive(Clone)]

@@ -1,7 +1,6 @@
 //! The one table of what the API answers to: method, path, who may call and how often, handler.
 
 use crate::auth::Caller;
-use crate::rate_limit::Row;
 use crate::refusal::Refusal;
 use crate::routes::{account, batch, health, openapi, verify};
 use crate::web::docs;
@@ -11,6 +10,7 @@ use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use store::rate_limit::Row;
 
 /// The methods in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

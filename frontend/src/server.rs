@@ -9,7 +9,6 @@ use crate::peers::Peers;
 use crate::routes::verify::full::PROBE_TIME_MAX;
 use crate::runtime::{self, Driver};
 use crate::status::{Phase, Status};
-use crate::store::Store;
 use crate::survive::survive;
 use crate::tls::Tls;
 use crate::worker::{Commons, Worker};
@@ -24,6 +23,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
+use store::Store;
 
 /// How long what is under way may take to end once a drain has begun: a little more than a check may take.
 pub const DRAIN_TIME_MAX: Duration = Duration::from_secs(65);

@@ -34,10 +34,8 @@ pub use problem::Problem;
 pub use routes::{Access, Body, Found, find};
 
 use crate::batch::Door;
-use crate::clock;
 use crate::config::Config;
 use crate::router::Reply;
-use crate::store::Store;
 use crate::worker::Worker;
 use bytes::Bytes;
 use form::Form;
@@ -51,6 +49,8 @@ use std::io;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use store::Store;
+use store::clock;
 use throttle::Throttle;
 
 /// What all threads share of the dashboard.

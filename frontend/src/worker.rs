@@ -11,11 +11,11 @@ use crate::limiter::Limiter;
 use crate::metrics::Tally;
 use crate::routes::verify::full::flights::Flights;
 use crate::status::Status;
-use crate::store::Store;
 use crate::web::Web;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use store::Store;
 
 /// The state of one frontend thread.
 pub struct Worker {

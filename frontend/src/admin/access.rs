@@ -3,15 +3,13 @@
 
 use super::wire::{ANSWER_BYTES_MAX, Answer, Lines, Outcome, Request, VERSION};
 use super::{Command, Response, SOCKET_FILE, execute};
-use crate::store::backup::BackupError;
-use crate::store::{
-    DATABASE_FILE, MAY_BE_DONE, OpenError, PlanTable, RedbStore, Store, StoreOptions, UnixMs,
-};
 use std::fmt;
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use store::backup::BackupError;
+use store::{DATABASE_FILE, MAY_BE_DONE, OpenError, PlanTable, RedbStore, Store, StoreOptions, UnixMs};
 
 /// How long a command may take: the server's own time for a line, and what other operators take before us.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -136,7 +134,7 @@ impl Access {
         }
     }
 
-    /// Copies a backup into `sink`. Only what [`verify`](crate::store::backup::verify) takes came whole.
+    /// Copies a backup into `sink`. Only what [`verify`](store::backup::verify) takes came whole.
     ///
     /// # Errors
     /// [`AccessError`].

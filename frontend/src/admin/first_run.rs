@@ -5,14 +5,14 @@
 //! anew. Should the file be lost all the same: `mailprobe key create default` makes another key.
 
 use crate::auth::ApiKey;
-use crate::store::{
-    Account, AccountId, ChangeError, FirstRun, KeyId, KeyMode, NewAccount, NewKey, Store, UnixMs, id,
-};
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use store::{
+    Account, AccountId, ChangeError, FirstRun, KeyId, KeyMode, NewAccount, NewKey, Store, UnixMs, id,
+};
 
 /// The file's name in the data folder.
 pub const FIRST_KEYS_FILE: &str = "first-keys";

@@ -7,7 +7,6 @@
 use super::wire::{Answer, AnyVersion, Lines, Outcome, REQUEST_BYTES_MAX, Request, VERSION};
 use super::{Command, CommandError, Response, SOCKET_FILE, execute};
 use crate::metrics::Metrics;
-use crate::store::{Store, UnixMs};
 use std::fmt;
 use std::fs::{DirBuilder, Permissions};
 use std::io;
@@ -18,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use store::{Store, UnixMs};
 
 /// How long one line may take to come or go.
 const PATIENCE: Duration = Duration::from_secs(5);

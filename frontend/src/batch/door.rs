@@ -1,8 +1,8 @@
 //! How the feeder hears of new batches, and that it is time to go.
 
-use crate::store::OpenBatch;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use store::OpenBatch;
 
 /// Between the frontend threads and the feeder. A batch that is lost here is only late: the store has it, and the
 /// next start takes it up.

@@ -5,12 +5,10 @@
 
 use super::door::Door;
 use super::queue::{Limits, Queue, Row, Ticket};
-use crate::clock;
 use crate::convert;
 use crate::engine_client::Line;
 use crate::metrics::{Checked, Tally, count};
 use crate::runtime::{self, Driver};
-use crate::store::{AccountId, Known, OpenBatch, RowAnswer, RowOutcome, Store, StoreError};
 use crate::survive::forget;
 use api::Reason;
 use engine::proto::address::Address;
@@ -22,6 +20,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
+use store::clock;
+use store::{AccountId, Known, OpenBatch, RowAnswer, RowOutcome, Store, StoreError};
 
 /// Questions handed out in one turn: reading the store for each takes time, and answers come in meanwhile.
 const ASKED_IN_A_TURN_MAX: usize = 256;

@@ -8,11 +8,11 @@
 //! there is room, for the account and for all. Questions that wait for the budget of their site have room of their own,
 //! so that they keep no other rows from being loaded.
 
-use crate::store::{AccountId, AddressHash, BatchId, OpenBatch, RowAnswer, RowOutcome, UnixMs, Verdict};
 use engine::proto::address::Address;
 use engine::proto::limits::BULK_PATIENCE;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
+use store::{AccountId, AddressHash, BatchId, OpenBatch, RowAnswer, RowOutcome, UnixMs, Verdict};
 
 /// Most questions in memory: some 20 MB.
 const LOADED_MAX: usize = 100_000;

@@ -1,9 +1,9 @@
 //! `mailprobe accept-keys` makes a database usable whose keys are lost. Without it the server refuses to start.
 
 use super::place::{Place, output_failed};
-use crate::store::{DATABASE_FILE, RedbStore, StoreOptions};
 use clap::Args;
 use std::io::Write;
+use store::{DATABASE_FILE, RedbStore, StoreOptions};
 
 /// What `--help` says.
 pub const ABOUT: &str = "Use the keys that are in the data folder from now on, because those of its database are lost for good. Stop the server first.

@@ -5,12 +5,12 @@ pub use super::place::Place;
 use super::place::{all_accounts, execute_or_tell, output_failed, unexpected};
 use super::table::{write_json, write_pairs, write_table};
 use crate::admin::{Command, LimitsShown, Response, Shown};
-use crate::credits::calendar::Iso8601;
-use crate::rate_limit::Overrides;
-use crate::rate_limit::limits::{LIMIT_MAX, LIMIT_MIN};
-use crate::store::{Account, AccountId, Entry, EntryId, EntryKind, SubscriptionStatus, id};
 use clap::{Args, Subcommand};
 use std::io::{self, Write};
+use store::credits::calendar::Iso8601;
+use store::rate_limit::Overrides;
+use store::rate_limit::limits::{LIMIT_MAX, LIMIT_MIN};
+use store::{Account, AccountId, Entry, EntryId, EntryKind, SubscriptionStatus, id};
 
 /// Manage accounts: on a running server or, where none runs, in the data folder itself.
 #[derive(Debug, Clone, Args)]

@@ -4,12 +4,12 @@
 //! name, read back, and only then moved to its place.
 
 use super::place::{Place, open, output_failed};
-use crate::store::backup::{self, BackupError, BackupSummary, Compacted};
 use clap::Args;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use store::backup::{self, BackupError, BackupSummary, Compacted};
 
 /// Write a backup of all accounts, keys, credits and results, while a server runs or not.
 #[derive(Debug, Clone, Args)]

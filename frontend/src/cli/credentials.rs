@@ -6,7 +6,6 @@
 use super::place::{Place, execute, output_failed, unexpected};
 use super::table::write_json;
 use crate::admin::{Command, Response};
-use crate::store::SIGN_IN_LINK_MS;
 use crate::web::guard::hex;
 use crate::web::password;
 use crate::web::session::token_hash;
@@ -16,6 +15,7 @@ use engine::proto::address::Address;
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use serde::Serialize;
 use std::io::{self, BufRead, IsTerminal, Read, Write};
+use store::SIGN_IN_LINK_MS;
 
 #[derive(Debug, Clone, Subcommand)]
 pub(super) enum CredentialsAction {

@@ -5,11 +5,11 @@ use super::place::{Place, execute, output_failed, unexpected};
 use super::table::{write_json, write_table};
 use crate::admin::{Command, Response};
 use crate::auth::ApiKey;
-use crate::credits::calendar::Iso8601;
-use crate::store::{KeyId, KeyInfo, KeyMode, id};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::io::{self, Write};
+use store::credits::calendar::Iso8601;
+use store::{KeyId, KeyInfo, KeyMode, id};
 
 /// Manage API keys: on a running server or, where none runs, in the data folder itself.
 #[derive(Debug, Clone, Args)]

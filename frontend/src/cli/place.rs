@@ -3,9 +3,9 @@
 use crate::admin::Command;
 use crate::admin::access::{Access, AccessError};
 use crate::admin::{ACCOUNTS_PER_PAGE, Response};
-use crate::store::{Account, PlanTable, UnixMs};
 use std::io;
 use std::path::Path;
+use store::{Account, PlanTable, UnixMs};
 
 /// The store that a command is for.
 #[derive(Debug, Clone, Copy)]

@@ -11,7 +11,6 @@ use crate::admin::first_run::first_run;
 use crate::admin::server::AdminServer;
 use crate::assistants::Assistants;
 use crate::batch::{Door, Feeder, Limits};
-use crate::clock;
 use crate::config::Config;
 use crate::engine_client::Backend;
 use crate::engine_memory;
@@ -26,7 +25,6 @@ use crate::reference;
 use crate::runtime::{self, Choice};
 use crate::server::{Common, Station};
 use crate::status::{Phase, Status};
-use crate::store::{RedbStore, Store, StoreOptions};
 use crate::survive::log_panics;
 use crate::tls::Tls;
 use crate::web::Web;
@@ -42,6 +40,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
+use store::clock;
+use store::{RedbStore, Store, StoreOptions};
 
 #[derive(clap::Args)]
 pub struct Args {

@@ -4,8 +4,8 @@ use super::settings::{self, SETTINGS};
 use super::{Config, ConfigError, StateFile, one_line};
 use super::{canaries, gateways, plans, sources};
 use crate::gateway::Gateway;
-use crate::store::Plan;
 use std::path::Path;
+use store::Plan;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 

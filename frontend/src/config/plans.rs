@@ -2,10 +2,10 @@
 
 use super::file::{Fault, canonical, unknown};
 use super::settings::number;
-use crate::rate_limit::Limits;
-use crate::rate_limit::limits::{LIMIT_MAX, LIMIT_MIN};
-use crate::store::{CREDITS_MAX, Plan, PlanTable};
 use std::fmt::Write;
+use store::rate_limit::Limits;
+use store::rate_limit::limits::{LIMIT_MAX, LIMIT_MIN};
+use store::{CREDITS_MAX, Plan, PlanTable};
 use toml::Value;
 use toml::de::{DeTable, DeValue};
 

@@ -1,13 +1,13 @@
 //! What an engine of the test says is in the store a moment later, and after a restart.
 
 use super::*;
-use crate::store::{AccountId, EntryId, HoldRef, HoldRequest, Known, ResultRecord, Settlement, Verdict};
-use crate::store::{NewAccount, PlanTable, RedbStore, StoreOptions};
 use api::Reason;
 use engine::Withdrawn;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::UNIX_EPOCH;
+use store::{AccountId, EntryId, HoldRef, HoldRequest, Known, ResultRecord, Settlement, Verdict};
+use store::{NewAccount, PlanTable, RedbStore, StoreOptions};
 
 const STEP_MS: UnixMs = 300_000;
 /// The first moment of a step.

@@ -1,14 +1,14 @@
 //! Requests of API gateways: who is billed for them, and what is refused ([`gateway`](crate::gateway) judges).
 
 use crate::auth::Caller;
-use crate::clock;
 use crate::gateway::{Gateway, Guest, OFFERED_PATH};
 use crate::refusal::Refusal;
-use crate::store::id::random_bits;
-use crate::store::{AccountId, ChangeError, GatewayUser, KeyId, KeyMode};
 use crate::worker::Worker;
 use api::{ErrorCode, NOT_AVAILABLE_ON};
 use hyper::header::{self, HeaderMap, HeaderValue};
+use store::clock;
+use store::id::random_bits;
+use store::{AccountId, ChangeError, GatewayUser, KeyId, KeyMode};
 
 /// The gateway behind a request; none where no secret is shown.
 ///

@@ -5,15 +5,15 @@
 //! request whose mode cannot be known, because the body is broken or cannot be read, counts as a full check.
 
 use crate::auth::Caller;
-use crate::clock;
 use crate::query::Query;
-use crate::rate_limit::{RateLimited, Row, Standing};
 use crate::refusal::Refusal;
 use crate::router::{Feature, Limit, Method, Route};
-use crate::store::Terms;
 use crate::worker::Worker;
 use api::Mode;
 use api::request::{choice, mode_of};
+use store::Terms;
+use store::clock;
+use store::rate_limit::{RateLimited, Row, Standing};
 
 /// Where to count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,8 +91,8 @@ fn judge(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rate_limit::{Limits, Overrides};
     use crate::router;
+    use store::rate_limit::{Limits, Overrides};
 
     #[test]
     fn the_plan_comes_before_the_rate() {

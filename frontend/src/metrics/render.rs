@@ -3,10 +3,10 @@
 use super::process;
 use super::text::{Kind, Page};
 use super::{Counts, Metrics, Tally};
-use crate::store::{Sizes, StoreFigures};
 use engine::SourceFigures;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use store::{Sizes, StoreFigures};
 
 const MICROS: f64 = 1e6;
 

@@ -65,7 +65,7 @@ fn check_labels(labels: &str) {
 }
 
 fn metrics() -> (tempfile::TempDir, Metrics) {
-    use crate::store::{PlanTable, RedbStore, StoreOptions};
+    use store::{PlanTable, RedbStore, StoreOptions};
     let folder = tempfile::tempdir().unwrap();
     let (store, _) =
         RedbStore::open(folder.path(), PlanTable::standard(), StoreOptions::default(), 1).unwrap();

@@ -1,8 +1,8 @@
 //! The text format of Prometheus, version 0.0.4: families with `# HELP` and `# TYPE`, samples with labels.
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/>
 
-use crate::histogram::Histogram;
 use std::fmt::{Display, Write};
+use store::histogram::Histogram;
 
 /// Its content type.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

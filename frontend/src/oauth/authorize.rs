@@ -13,16 +13,14 @@ use super::secret::Secret;
 use super::site::Site;
 use super::uri::Uri;
 use crate::assistants::Assistants;
-use crate::clock;
 use crate::router::Reply;
-use crate::store::id::random_bits;
-use crate::store::{
-    ATTEMPTS_MAX, CONNECTION_MS_MAX, CONNECTIONS_MAX, ConnectError, ConnectionId, NewConnection,
-};
 use crate::web::form::{Form, token_field};
 use crate::web::{Problem, Visit, page};
 use maud::{Markup, html};
 use std::sync::Arc;
+use store::clock;
+use store::id::random_bits;
+use store::{ATTEMPTS_MAX, CONNECTION_MS_MAX, CONNECTIONS_MAX, ConnectError, ConnectionId, NewConnection};
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 const DAYS_MAX: u64 = CONNECTION_MS_MAX / DAY_MS;

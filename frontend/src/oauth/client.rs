@@ -6,9 +6,9 @@
 use super::document::NoDocument;
 use super::uri::Uri;
 use crate::assistants::Assistants;
-use crate::clock;
-use crate::store::{CLIENT_NAME_CHARS_MAX, ClientId, StoreError};
 use crate::worker::Worker;
+use store::clock;
+use store::{CLIENT_NAME_CHARS_MAX, ClientId, StoreError};
 
 /// What a client that has no name is called.
 const NAMELESS: &str = "A program without a name";

@@ -1,13 +1,13 @@
 //! `/connections`: which assistants may act for the account, what they have used, and the end of that.
 
-use crate::clock;
 use crate::router::Reply;
-use crate::store::{Connection, GrantError};
 use crate::web::form::token_field;
 use crate::web::session::SignedIn;
 use crate::web::sessions::time;
 use crate::web::{Problem, Visit, page};
 use maud::{Markup, html};
+use store::clock;
+use store::{Connection, GrantError};
 
 /// `GET /connections`.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {

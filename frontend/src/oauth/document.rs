@@ -6,11 +6,11 @@
 use super::client::{Client, clean_name};
 use super::fetch::{FetchError, Fetched, Fetcher, WAIT_MAX};
 use super::uri::Uri;
-use crate::clock;
-use crate::store::{REDIRECT_URIS_MAX, UnixMs};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use store::clock;
+use store::{REDIRECT_URIS_MAX, UnixMs};
 
 /// How long a document is kept that does not say it, and the bounds of what one may say.
 const KEEP_MS: UnixMs = 10 * 60 * 1000;

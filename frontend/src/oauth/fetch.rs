@@ -7,7 +7,6 @@
 //! Certificates are judged by the system's own list of authorities (`SSL_CERT_FILE` names another).
 
 use super::uri::Uri;
-use crate::store::{Pending, Reply, StoreError, pending};
 use engine::config::Network;
 use engine::proto::dns::public::is_public;
 use rustls::pki_types::ServerName;
@@ -20,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
+use store::{Pending, Reply, StoreError, pending};
 
 /// Fetches that may wait.
 const WAITING_MAX: usize = 8;

@@ -9,11 +9,11 @@ use super::site::SCOPE;
 use super::uri::Uri;
 use super::{failed, json_error};
 use crate::assistants::Call;
-use crate::clock;
 use crate::router::Reply;
-use crate::store::id::random_bits;
-use crate::store::{Client, ClientId, ConnectError, NewClient, REDIRECT_URIS_MAX};
 use serde_json::{Map, Value, json};
+use store::clock;
+use store::id::random_bits;
+use store::{Client, ClientId, ConnectError, NewClient, REDIRECT_URIS_MAX};
 
 /// Registers a client.
 pub async fn register(call: Call) -> Reply {

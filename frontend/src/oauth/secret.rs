@@ -6,8 +6,8 @@
 //! lasts, and one row remembers all of them.
 
 use super::base64;
-use crate::store::SecretHash;
 use std::fmt;
+use store::SecretHash;
 
 const CODE: &str = "mp_ac_";
 const ACCESS: &str = "mp_at_";

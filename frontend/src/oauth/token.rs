@@ -6,11 +6,11 @@ use super::secret::{RefreshToken, Secret};
 use super::site::SCOPE;
 use super::{failed, json_error, json_reply};
 use crate::assistants::Call;
-use crate::clock;
 use crate::query::Query;
 use crate::router::Reply;
-use crate::store::{GrantError, Granted, NextTokens, Redemption, Renewal, URI_BYTES_MAX, UnixMs};
 use serde_json::json;
+use store::clock;
+use store::{GrantError, Granted, NextTokens, Redemption, Renewal, URI_BYTES_MAX, UnixMs};
 
 /// Exchanges a code or a refresh token.
 pub async fn exchange(call: Call) -> Reply {

@@ -5,7 +5,7 @@
 //! waits for its answer (RFC 8252 7.3). No user information, no fragment, nothing but printable ASCII, lower-case
 //! hosts.
 
-use crate::store::URI_BYTES_MAX;
+use store::URI_BYTES_MAX;
 
 /// A URI of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]

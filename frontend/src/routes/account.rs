@@ -1,8 +1,9 @@
 //! `GET /v1/account`: free, and the same for live and test keys.
 
+use crate::convert;
 use crate::refusal::Refusal;
 use crate::router::{Call, Reply};
-use crate::{clock, convert};
+use store::clock;
 
 /// The caller's plan and balance.
 pub async fn show(call: Call) -> Result<Reply, Refusal> {

@@ -2,11 +2,11 @@
 
 mod submission;
 
-use crate::clock;
 use crate::refusal::Refusal;
 use crate::router::{Call, Reply};
-use crate::store::{BatchId, BatchView};
 use api::{BatchStatus, ErrorCode, ResultRow};
+use store::clock;
+use store::{BatchId, BatchView};
 use submission::Submission;
 
 /// `POST /v1/verify/batch`. One credit for each row, charged before the answer; the rows are asked about afterwards.

@@ -4,8 +4,8 @@
 use crate::refusal::Refusal;
 use crate::router::{Call, Reply};
 use crate::status::Phase;
-use crate::store::StoreError;
 use serde::Serialize;
+use store::StoreError;
 
 #[derive(Serialize)]
 struct Health {

@@ -15,8 +15,8 @@ pub async fn show(call: Call) -> Result<Reply, Refusal> {
 #[cfg(test)]
 mod tests {
     use crate::auth::ApiKey;
-    use crate::store::{BatchId, KeyMode};
     use engine::proto::address::Address;
+    use store::{BatchId, KeyMode};
 
     /// What the description shows of values whose form this crate knows.
     #[test]

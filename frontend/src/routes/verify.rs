@@ -10,11 +10,11 @@ use crate::metrics;
 use crate::query::Query;
 use crate::refusal::Refusal;
 use crate::router::{Call, Reply};
-use crate::store::KeyMode;
 use api::request::choice;
 use api::{DetailLevel, Findings, Issue, IssueType, Mode, Reason, Verification, VerifyBody};
 use engine::proto::address::Address;
 use full::Checked;
+use store::KeyMode;
 
 /// What is asked, from wherever it came.
 struct Asked {

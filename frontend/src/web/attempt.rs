@@ -5,15 +5,15 @@
 use super::form::token_field;
 use super::signin::{EMAIL_BYTES_MAX, notice};
 use super::{Problem, Visit, chart, page};
-use crate::clock;
 use crate::metrics::Checked;
-use crate::rate_limit::Row;
 use crate::router::Reply;
 use crate::routes::verify::{fast, full};
-use crate::store::{AccountId, KeyId};
 use api::{Findings, Reason};
 use engine::proto::address::Address;
 use maud::{Markup, html};
+use store::clock;
+use store::rate_limit::Row;
+use store::{AccountId, KeyId};
 
 /// What came of a check.
 struct Outcome {

@@ -2,11 +2,11 @@
 
 use super::sessions::time;
 use super::{Problem, Visit, chart, page};
-use crate::clock;
 use crate::router::Reply;
-use crate::store::{BatchId, BatchSummary, BatchView};
 use api::Reason;
 use maud::{Markup, html};
+use store::clock;
+use store::{BatchId, BatchSummary, BatchView};
 
 /// `GET /batches`.
 pub async fn list(visit: Visit) -> Result<Reply, Problem> {

@@ -1,10 +1,10 @@
 //! Charts as SVG, each with a table that says the same. Colours come from the style; what a bar means is said in words
 //! too: as its title, in the legend and in the table.
 
-use crate::credits::calendar::Iso8601;
-use crate::store::{DayCounts, UnixMs};
 use api::Reason;
 use maud::{Markup, html};
+use store::credits::calendar::Iso8601;
+use store::{DayCounts, UnixMs};
 
 /// A day.
 pub const DAY_MS: UnixMs = 24 * 60 * 60 * 1000;

@@ -8,8 +8,8 @@ use super::form::{Form, TOKEN};
 use super::session::{FORM_COOKIE, SignedIn, cookie, set_cookie};
 use super::{Access, Head, Problem};
 use crate::router::Header;
-use crate::store::id::random_bits;
 use ring::digest::{SHA256, digest};
+use store::id::random_bits;
 
 /// Longest path that a visitor is sent to after signing in: a request for consent has a long query.
 const NEXT_BYTES_MAX: usize = 8 * 1024;

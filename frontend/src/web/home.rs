@@ -3,9 +3,9 @@
 use super::session::SignedIn;
 use super::sessions::time;
 use super::{Problem, Visit, batches, chart, page};
-use crate::clock;
 use crate::router::Reply;
 use maud::html;
+use store::clock;
 
 /// `GET /`.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {

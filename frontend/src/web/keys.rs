@@ -10,12 +10,12 @@ use super::signin::notice;
 use super::throttle::TooOften;
 use super::{Problem, Visit, page};
 use crate::auth::ApiKey;
-use crate::clock;
 use crate::router::Reply;
-use crate::store::id::random_bits;
-use crate::store::{ChangeError, KEYS_MAX, KeyId, KeyInfo, KeyMode, NewKey, TokenHash, UnixMs};
 use maud::{Markup, html};
 use ring::hmac;
+use store::clock;
+use store::id::random_bits;
+use store::{ChangeError, KEYS_MAX, KeyId, KeyInfo, KeyMode, NewKey, TokenHash, UnixMs};
 
 /// Revoked keys that the page shows, the newest.
 const REVOKED_SHOWN_MAX: usize = 100;

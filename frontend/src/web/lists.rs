@@ -10,12 +10,12 @@ pub mod upload;
 pub mod work;
 
 use crate::cli::clean::source::{Limits, Source};
-use crate::store::{List, Store};
 use std::io::{self, Read};
 use std::sync::Arc;
+use store::{List, Store};
 
 /// Addresses in a batch.
-pub const BATCH_ADDRESSES: u64 = crate::store::BATCH_ROWS_MAX as u64;
+pub const BATCH_ADDRESSES: u64 = store::BATCH_ROWS_MAX as u64;
 
 /// Most of a list unpacked, unless it came unpacked and longer.
 const UNPACKED_BYTES_MAX: u64 = 2 << 30;

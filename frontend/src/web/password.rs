@@ -4,11 +4,11 @@
 //! A hash takes a tenth of a second of a core and 64 MiB, and a frontend thread has thousands of connections: so one
 //! thread makes them one after another, and refuses when too many wait.
 
-use crate::store::{PasswordHash, Pending, Reply, StoreError, pending};
 use argon2::{Algorithm, Argon2, Params, Version};
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
+use store::{PasswordHash, Pending, Reply, StoreError, pending};
 
 /// Fewest characters of a password (NIST SP 800-63B 5.1.1.2 asks for eight at least).
 pub const PASSWORD_CHARS_MIN: usize = 10;

@@ -2,10 +2,10 @@
 
 use super::sessions::time;
 use super::{Problem, Visit, page};
-use crate::clock;
 use crate::router::Reply;
-use crate::store::SubscriptionStatus;
 use maud::html;
+use store::SubscriptionStatus;
+use store::clock;
 
 /// `GET /plan`.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {

@@ -4,9 +4,9 @@ use super::page;
 use super::session::SignedIn;
 use crate::refusal::Refusal;
 use crate::router::Reply;
-use crate::store::{HoldError, StoreError};
 use maud::html;
 use std::borrow::Cow;
+use store::{HoldError, StoreError};
 
 /// See the module. Neither text carries an address, a key or a password.
 #[derive(Clone)]

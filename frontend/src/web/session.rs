@@ -7,9 +7,9 @@
 use super::guard::{hex, next};
 use super::{Head, Problem, Visit, page};
 use crate::router::{Method, Reply};
-use crate::store::{AccountId, NewSession, SESSION_MS, SESSION_STEP_MS, Session, Store, TokenHash, UnixMs};
 use ring::digest::{SHA256, digest};
 use std::fmt;
+use store::{AccountId, NewSession, SESSION_MS, SESSION_STEP_MS, Session, Store, TokenHash, UnixMs};
 
 /// The cookie of a session.
 pub const SESSION_COOKIE: &str = "__Host-mailprobe";

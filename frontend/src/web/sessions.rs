@@ -5,12 +5,12 @@ use super::guard::hex;
 use super::session::{SignedIn, token_hash};
 use super::signin::{EMAIL_BYTES_MAX, busy, notice};
 use super::{Problem, Visit, page, password};
-use crate::clock;
-use crate::credits::calendar::Iso8601;
 use crate::router::Reply;
-use crate::store::{Session, User, UserError};
 use engine::proto::address::Address;
 use maud::{Markup, html};
+use store::clock;
+use store::credits::calendar::Iso8601;
+use store::{Session, User, UserError};
 
 /// `GET /sessions`.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {

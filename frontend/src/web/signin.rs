@@ -7,10 +7,10 @@ use super::form::token_field;
 use super::session::{Beginning, token_hash};
 use super::throttle::TooOften;
 use super::{Problem, Visit, guard, page};
-use crate::clock;
 use crate::router::Reply;
-use crate::store::StoreError;
 use maud::{Markup, html};
+use store::StoreError;
+use store::clock;
 
 /// Longest address that is read, as in the API.
 pub const EMAIL_BYTES_MAX: usize = 320;

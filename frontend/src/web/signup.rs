@@ -7,12 +7,12 @@ use super::form::token_field;
 use super::session::Beginning;
 use super::signin::{EMAIL_BYTES_MAX, busy, end_former, enter, notice};
 use super::{Problem, Visit, guard, page, password};
-use crate::clock;
 use crate::router::Reply;
-use crate::store::id::random_bits;
-use crate::store::{AccountId, NewAccount, NewUser, UserError};
 use engine::proto::address::Address;
 use maud::html;
+use store::clock;
+use store::id::random_bits;
+use store::{AccountId, NewAccount, NewUser, UserError};
 
 /// The id of the plan that new accounts are on.
 const PLAN: &str = "free";

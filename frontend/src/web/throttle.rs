@@ -6,10 +6,10 @@
 //! be a key to guess others with. The table is bounded: when it is full, what is over goes, then what began first.
 
 use crate::peers::network;
-use crate::store::{AccountId, CLIENT_UNUSED_MS, CLIENTS_MAX, UnixMs};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use store::{AccountId, CLIENT_UNUSED_MS, CLIENTS_MAX, UnixMs};
 
 /// Entries of the table: some hundred KiB.
 const ENTRIES_MAX: usize = 16 * 1024;

@@ -1,9 +1,9 @@
 //! `/usage`: what was checked on each day, and what came of it.
 
 use super::{Problem, Visit, chart, page};
-use crate::clock;
 use crate::router::Reply;
 use maud::html;
+use store::clock;
 
 /// The spans that can be chosen, in days.
 const SPANS: [u32; 3] = [7, 30, 90];

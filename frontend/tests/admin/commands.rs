@@ -4,8 +4,8 @@ use crate::Site;
 use frontend::admin::ACCOUNTS_PER_PAGE;
 use frontend::admin::server::AdminServer;
 use frontend::auth::ApiKey;
-use frontend::store::{AccountId, NewAccount, Store};
 use serde_json::Value;
+use store::{AccountId, NewAccount, Store};
 
 fn both(check: impl Fn(&Site)) {
     check(&Site::stopped());

@@ -3,8 +3,8 @@
 use crate::{NOW, Site, open};
 use frontend::admin::first_run::{FIRST_KEYS_FILE, first_run};
 use frontend::auth::authenticate;
-use frontend::store::{KeyMode, PlanTable, RedbStore, Store, StoreOptions};
 use std::os::unix::fs::PermissionsExt;
+use store::{KeyMode, PlanTable, RedbStore, Store, StoreOptions};
 
 #[test]
 fn it_happens_once_and_leaves_the_keys_for_their_owner() {

@@ -9,9 +9,9 @@ mod socket;
 use clap::Parser;
 use frontend::admin::server::AdminServer;
 use frontend::cli::{account, key};
-use frontend::store::{PlanTable, RedbStore, StoreOptions, UnixMs};
 use std::path::Path;
 use std::sync::Arc;
+use store::{PlanTable, RedbStore, StoreOptions, UnixMs};
 use tempfile::TempDir;
 
 /// 2027-01-31T09:00:00Z.

@@ -2,7 +2,7 @@
 
 use crate::server::{Server, get};
 use frontend::auth::ApiKey;
-use frontend::store::KeyMode;
+use store::KeyMode;
 
 fn check(server: &Server, headers: &str, expected: &str) {
     let got = server.send(format!("GET /v1/account HTTP/1.1\r\nHost: t\r\n{headers}\r\n"));

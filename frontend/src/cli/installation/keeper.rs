@@ -1,7 +1,6 @@
 //! Writes the counts while the engine runs, so that a kill loses those of a few seconds.
 
 use super::{Installation, Kept, text, write};
-use crate::clock;
 use crate::engine_client::RefusalsLook;
 use engine::proto::limits::REFUSALS_STEPS;
 use engine::proto::refusals::step_at;
@@ -11,6 +10,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use store::clock;
 
 /// How often counts that have changed are written.
 const WRITE_INTERVAL: Duration = Duration::from_secs(2);

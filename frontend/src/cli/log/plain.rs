@@ -1,11 +1,11 @@
 //! A log line as text, as tracing's own format writes it to a file: time, level, message, `name=value`. Every request has
 //! one, so what nearly all values are (numbers, and text without anything to escape) is written without `fmt`.
 
-use crate::clock;
-use crate::credits::calendar::Iso8601;
 use crate::digits;
 use std::cell::RefCell;
 use std::fmt::{self, Debug, Write};
+use store::clock;
+use store::credits::calendar::Iso8601;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::fmt::format::Writer;

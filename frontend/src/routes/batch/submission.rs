@@ -1,21 +1,21 @@
 //! A batch as it is submitted: read whole before anything is done, then made in one transaction.
 
 use crate::auth::Caller;
-use crate::clock;
 use crate::idempotency::{self, Claim};
 use crate::refusal::Refusal;
 use crate::router::{Call, Reply};
 use crate::routes::verify::test_mode;
-use crate::store::id::random_bits;
-use crate::store::{
-    self, BatchError, BatchId, BatchMode, HoldError, Idempotency, KeyMode, NewBatch, NewRow, OpenBatch,
-};
 use crate::survive::survive;
 use crate::worker::Worker;
 use api::error::OFFENDERS_MAX;
 use api::{BatchBody, BatchCreated, BatchState, ErrorCode, Offender};
 use engine::proto::address::{Address, AddressError};
 use std::rc::Rc;
+use store::clock;
+use store::id::random_bits;
+use store::{
+    self, BatchError, BatchId, BatchMode, HoldError, Idempotency, KeyMode, NewBatch, NewRow, OpenBatch,
+};
 
 /// What is submitted, and by whom.
 pub struct Submission {

@@ -10,16 +10,10 @@
 
 pub mod flights;
 
-use crate::clock;
 use crate::convert;
 use crate::engine_client::NoFinding;
 use crate::metrics::count;
 use crate::refusal::Refusal;
-use crate::store::id::random_bits;
-use crate::store::{
-    AccountId, AddressHash, AttemptError, ConnectionId, EntryId, HoldRef, HoldRequest, Known, ResultRecord,
-    SettleError, Settlement, StoreError, StoredResult,
-};
 use crate::survive::survive;
 use crate::worker::Worker;
 use api::Reason;
@@ -29,6 +23,12 @@ use engine::{Finding, Outage, Priority};
 use flights::Seat;
 use std::rc::Rc;
 use std::time::Duration;
+use store::clock;
+use store::id::random_bits;
+use store::{
+    AccountId, AddressHash, AttemptError, ConnectionId, EntryId, HoldRef, HoldRequest, Known, ResultRecord,
+    SettleError, Settlement, StoreError, StoredResult,
+};
 
 /// The longest that a caller waits. The engine answers well before; this is for the day on which it does not.
 pub const PROBE_TIME_MAX: Duration = Duration::from_secs(60);

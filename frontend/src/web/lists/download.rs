@@ -8,10 +8,10 @@ use super::downloads::Opened;
 use crate::cli::clean::source::{Row, Source, Step};
 use crate::cli::clean::{Format, Verdict};
 use crate::router::Reply;
-use crate::store::{List, ListState, Store, StoreError};
 use crate::web::{Problem, Visit};
 use api::Reason;
 use std::sync::Arc;
+use store::{List, ListState, Store, StoreError};
 
 /// How much is made at once: less than a millisecond's work.
 const PIECE_BYTES: usize = 32 * 1024;

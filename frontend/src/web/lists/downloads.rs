@@ -6,7 +6,6 @@
 
 use super::download::Cleaned;
 use crate::cli::clean::Format;
-use crate::store::{AccountId, List, Pending, Reply, Store, StoreError, pending};
 use crate::survive;
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -17,6 +16,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::task::{Context, Poll};
 use std::thread;
 use std::time::{Duration, Instant};
+use store::{AccountId, List, Pending, Reply, Store, StoreError, pending};
 
 /// Downloads that are open at once, of all accounts and of one.
 const OPEN_MAX: usize = 8;
@@ -259,10 +259,10 @@ fn guarded<T>(make: impl FnOnce() -> Result<T, String>) -> Result<T, StoreError>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock;
-    use crate::store::{ListId, ListRoom, ListState, PlanTable, RedbStore, StoreOptions};
     use std::cell::Cell;
     use std::task::Waker;
+    use store::clock;
+    use store::{ListId, ListRoom, ListState, PlanTable, RedbStore, StoreOptions};
 
     /// Of no addresses, so that no answers are needed: 2,000 rows.
     fn list(store: &Arc<dyn Store>, account: AccountId, number: u128) -> List {

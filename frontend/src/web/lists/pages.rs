@@ -1,8 +1,6 @@
 //! `/lists` and `/lists/{id}`: uploading a list, starting it, and where it stands.
 
-use crate::clock;
 use crate::router::Reply;
-use crate::store::{List, ListId, ListState};
 use crate::web::form::token_field;
 use crate::web::session::SignedIn;
 use crate::web::sessions::time;
@@ -10,6 +8,8 @@ use crate::web::signin::notice;
 use crate::web::{Problem, Visit, chart, page};
 use api::Reason;
 use maud::{Markup, html};
+use store::clock;
+use store::{List, ListId, ListState};
 
 /// `GET /lists`.
 pub async fn index(visit: Visit) -> Result<Reply, Problem> {

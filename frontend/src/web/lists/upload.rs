@@ -7,16 +7,16 @@
 pub(crate) mod fuzzing;
 
 use super::pages;
-use crate::clock;
 use crate::router::Reply;
-use crate::store::id::random_bits;
-use crate::store::{AccountId, List, ListId, ListMade, ListRoom, ListState, Store};
 use crate::web::form::{Form, TOKEN};
 use crate::web::{Access, Problem, Visit, guard, page};
 use bytes::Bytes;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use store::clock;
+use store::id::random_bits;
+use store::{AccountId, List, ListId, ListMade, ListRoom, ListState, Store};
 
 /// How much of the content is written at once.
 ///

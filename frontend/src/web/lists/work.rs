@@ -7,11 +7,6 @@
 use super::BATCH_ADDRESSES;
 use crate::batch::Door;
 use crate::cli::clean::source::{Row, Source, Step};
-use crate::clock;
-use crate::store::{
-    AddressHash, BatchError, BatchMode, BatchOfList, HoldError, List, ListId, ListState, NewBatch, NewRow,
-    OpenBatch, Store, StoreError,
-};
 use crate::survive;
 use api::Reason;
 use std::collections::HashMap;
@@ -22,6 +17,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
+use store::clock;
+use store::{
+    AddressHash, BatchError, BatchMode, BatchOfList, HoldError, List, ListId, ListState, NewBatch, NewRow,
+    OpenBatch, Store, StoreError,
+};
 
 /// Batches of a list that are open at once.
 const OPEN_MAX: u32 = 20;
@@ -407,8 +407,8 @@ fn batches(addresses: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{AccountId, ListRoom, NewAccount, PlanTable, RedbStore, StoreOptions};
     use std::cell::RefCell;
+    use store::{AccountId, ListRoom, NewAccount, PlanTable, RedbStore, StoreOptions};
 
     #[test]
     fn one_lists_failure_is_not_that_of_others() {

@@ -11,10 +11,10 @@ use frontend::oauth::site::Site;
 use frontend::oauth::uri::{self, Uri};
 use frontend::oauth::{base64, pkce};
 use frontend::query::Query;
-use frontend::store::{CLIENT_NAME_CHARS_MAX, REDIRECT_URIS_MAX, URI_BYTES_MAX};
 use frontend::web::form::Form;
 use serde_json::Value;
 use std::net::{Ipv4Addr, SocketAddr};
+use store::{CLIENT_NAME_CHARS_MAX, REDIRECT_URIS_MAX, URI_BYTES_MAX};
 
 pub const WORDS: [&str; 24] = [
     "response_type=code",

@@ -4,12 +4,12 @@
 //! are refused as it was: what failed a moment ago would fail again, and each of them would wait its time out anew.
 
 use crate::refusal::Refusal;
-use crate::store::{AccountId, AddressHash};
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use store::{AccountId, AddressHash};
 
 /// What a flight is about.
 pub type Key = (AccountId, AddressHash);

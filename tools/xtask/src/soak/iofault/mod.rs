@@ -1,6 +1,6 @@
 //! `soak iofault`: the disk under the server fails, once at each of its operations.
 //!
-//! First the store alone, on a storage of the tests (frontend/src/store/crash/faults.rs): every write and sync of four loads, with
+//! First the store alone, on a storage of the tests (frontend/store/src/crash/faults.rs): every write and sync of four loads, with
 //! three faults. Then the server, whose system calls on its data folder are answered by us ([`super::intercept`]): a run for each
 //! operation and fault. A run checks single addresses and a batch, and sends what got no answer again after the restart. Then each
 //! address has to be answered and paid once: less is a loss, more is a charge without an answer.
@@ -26,7 +26,7 @@ const WORKERS: u64 = 4;
 /// The small version looks at every such operation.
 const STEP_SMALL: u64 = 97;
 const STORE_SEEDS: u64 = 20;
-const STORE_TEST: &str = "store::crash::faults::campaign";
+const STORE_TEST: &str = "crash::faults::campaign";
 const END_LIMIT: Duration = Duration::from_secs(60);
 /// `/livez` answers within this, whatever the disk does.
 const LIVEZ_LIMIT: Duration = Duration::from_secs(1);
@@ -64,7 +64,7 @@ pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
 /// Every write and sync of the store's own loads.
 fn of_store(seed: u64) -> Result<String, String> {
     let mut command = cargo();
-    command.args(["test", "--release", "--package", "frontend", "--lib"]);
+    command.args(["test", "--release", "--package", "store", "--lib"]);
     command.args(["--", "--ignored", "--exact", "--nocapture", STORE_TEST]);
     command.env("MAILPROBE_IOFAULT_SEED", seed.to_string());
     command.env("MAILPROBE_IOFAULT_SEEDS", STORE_SEEDS.to_string()).env("RUST_BACKTRACE", "0");

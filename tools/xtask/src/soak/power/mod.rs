@@ -3,7 +3,7 @@
 //!
 //! The disk is a storage of redb's in memory that loses, tears and reorders what was not synced; the loads (holds and their answers,
 //! API keys, batches with idempotency keys, attempts of connections, what the engine has learned) and what must be true afterwards are
-//! the store's own tests (frontend/src/store/crash.rs). This runs many seeds of them, and then plants a sync that does nothing, which
+//! the store's own tests (frontend/store/src/crash.rs). This runs many seeds of them, and then plants a sync that does nothing, which
 //! has to be found.
 
 mod folder;
@@ -19,7 +19,7 @@ const SEEDS_SMALL: u64 = 40;
 const SEEDS_PLANTED: u64 = 200;
 /// Recoveries that the power has to cut short in the full campaign.
 const IN_RECOVERY_MIN: u64 = 1_000;
-const TEST: &str = "store::crash::power::campaign";
+const TEST: &str = "crash::power::campaign";
 
 pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
     let first = options.seed().saturating_mul(1_000_000) % 1_000_000_000_000;
@@ -39,7 +39,7 @@ pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
 
 fn campaign(options: &Options, first: u64, seeds: u64, plant: bool) -> Result<Output, Failure> {
     let mut command = cargo();
-    command.args(["test", "--package", "frontend", "--lib"]);
+    command.args(["test", "--package", "store", "--lib"]);
     if !options.small {
         command.arg("--release");
     }

@@ -1,0 +1,419 @@
+//! Random operations against a model that keeps no sums: it remembers every grant and hold, and derives from them
+//! what the store counts step by step.
+
+mod kept;
+
+use crate::world::{DAY, World, plans};
+use api::Reason;
+use kept::Kept;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use store::credits::calendar::period_start;
+use store::*;
+
+#[derive(Debug, Clone)]
+enum Operation {
+    Create {
+        plan: usize,
+    },
+    SetPlan {
+        account: usize,
+        plan: usize,
+    },
+    SetStatus {
+        account: usize,
+        status: SubscriptionStatus,
+    },
+    Cancel {
+        account: usize,
+        cancel: bool,
+    },
+    Grant {
+        account: usize,
+        credits: u64,
+    },
+    Hold {
+        account: usize,
+        credits: u64,
+    },
+    Settle {
+        hold: usize,
+    },
+    Void {
+        hold: usize,
+    },
+    /// A check that comes to this result, of one of few addresses.
+    Verify {
+        account: usize,
+        address: usize,
+        verdict: Verdict,
+    },
+    /// Evidence of one of few hosts is withdrawn.
+    Withdraw {
+        evidence: u64,
+    },
+    /// A shared verdict, bought if there is one.
+    Reuse {
+        account: usize,
+        address: usize,
+    },
+    /// A batch of these addresses, under one of few idempotency keys or none.
+    Batch {
+        account: usize,
+        addresses: Vec<usize>,
+        key: Option<u8>,
+    },
+    /// Answers to rows of one of the last batches, given or not given.
+    Answer {
+        batch: usize,
+        rows: Vec<(usize, RowOutcome)>,
+    },
+    Purge,
+    Pass {
+        ms: UnixMs,
+    },
+    Reopen,
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let status = prop::sample::select(SubscriptionStatus::ALL.to_vec());
+    let credits = prop_oneof![1..5u64, 1..120u64, 1..6_000u64];
+    prop_oneof![
+        1 => (0..5usize).prop_map(|plan| Operation::Create { plan }),
+        2 => (0..3usize, 0..5usize).prop_map(|(account, plan)| Operation::SetPlan { account, plan }),
+        2 => (0..3usize, status).prop_map(|(account, status)| Operation::SetStatus { account, status }),
+        1 => (0..3usize, any::<bool>()).prop_map(|(account, cancel)| Operation::Cancel { account, cancel }),
+        2 => (0..3usize, 1..200u64).prop_map(|(account, credits)| Operation::Grant { account, credits }),
+        8 => (0..3usize, credits).prop_map(|(account, credits)| Operation::Hold { account, credits }),
+        5 => (0..40usize).prop_map(|hold| Operation::Settle { hold }),
+        4 => (0..40usize).prop_map(|hold| Operation::Void { hold }),
+        3 => (0..3usize, 0..ADDRESSES, verdict())
+            .prop_map(|(account, address, verdict)| Operation::Verify { account, address, verdict }),
+        1 => (0..HOSTS).prop_map(|evidence| Operation::Withdraw { evidence }),
+        3 => (0..3usize, 0..ADDRESSES).prop_map(|(account, address)| Operation::Reuse { account, address }),
+        5 => (0..3usize, vec(0..ADDRESSES, 0..6), prop::option::of(0..3u8))
+            .prop_map(|(account, addresses, key)| Operation::Batch { account, addresses, key }),
+        5 => (0..3usize, vec((0..7usize, outcome()), 0..8))
+            .prop_map(|(batch, rows)| Operation::Answer { batch, rows }),
+        1 => Just(Operation::Purge),
+        // The steps of a day and of a week meet the boundaries exactly.
+        3 => prop::sample::select(vec![1, DAY - 1, DAY, 6 * DAY, 7 * DAY - 1, 7 * DAY])
+            .prop_map(|ms| Operation::Pass { ms }),
+        2 => prop_oneof![0..DAY, 0..75 * DAY, Just(200 * DAY)].prop_map(|ms| Operation::Pass { ms }),
+        1 => Just(Operation::Reopen),
+    ]
+}
+
+/// So few that they meet.
+const ADDRESSES: usize = 4;
+const HOSTS: u64 = 3;
+
+fn reason() -> impl Strategy<Value = Reason> {
+    prop::sample::select(vec![Reason::MailboxExists, Reason::MailboxNotFound, Reason::CatchAll])
+}
+
+fn verdict() -> impl Strategy<Value = Verdict> {
+    (reason(), prop::option::of(0..HOSTS)).prop_map(|(reason, evidence)| Verdict { reason, evidence })
+}
+
+fn outcome() -> impl Strategy<Value = RowOutcome> {
+    prop_oneof![
+        4 => verdict().prop_map(RowOutcome::Verified),
+        1 => reason().prop_map(RowOutcome::Repeated),
+        2 => Just(RowOutcome::Unanswered),
+    ]
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Open,
+    Settled,
+    Voided,
+}
+
+#[derive(Debug)]
+struct Hold {
+    hold: HoldRef,
+    account: usize,
+    plan: u64,
+    pack: u64,
+    period: u32,
+    end: End,
+    /// It is of a batch: opening the store leaves it alone, and its batch ends it.
+    of_batch: bool,
+}
+
+#[derive(Debug)]
+struct Modeled {
+    id: AccountId,
+    start: UnixMs,
+    plan: Plan,
+    status: SubscriptionStatus,
+    cancel: bool,
+    period: u32,
+    /// None before this period has brought its credits.
+    allowance: Option<u64>,
+    packs: u64,
+}
+
+#[derive(Default)]
+struct Model {
+    accounts: Vec<Modeled>,
+    /// Those of batches too.
+    holds: Vec<Hold>,
+    kept: Kept,
+}
+
+impl Modeled {
+    /// One period after the other.
+    fn pass(&mut self, now: UnixMs) {
+        while self.plan.resets && period_start(self.start, self.period + 1) <= now {
+            self.period += 1;
+            if self.cancel {
+                self.status = SubscriptionStatus::Canceled;
+                self.cancel = false;
+            }
+            self.allowance = self.status.is_usable().then_some(self.plan.monthly_credits);
+        }
+    }
+}
+
+impl Model {
+    fn sum(&self, account: usize, credits: impl Fn(&Hold) -> u64) -> u64 {
+        self.holds.iter().filter(|hold| hold.account == account).map(credits).sum()
+    }
+
+    fn plan_left(&self, account: usize) -> u64 {
+        let now = self.accounts[account].period;
+        let used = self
+            .sum(account, |hold| if hold.period == now && hold.end != End::Voided { hold.plan } else { 0 });
+        self.accounts[account].allowance.unwrap_or(0).saturating_sub(used)
+    }
+
+    fn pack_left(&self, account: usize) -> u64 {
+        let used = self.sum(account, |hold| if hold.end == End::Voided { 0 } else { hold.pack });
+        self.accounts[account].packs - used
+    }
+
+    fn available(&self, account: usize) -> u64 {
+        self.plan_left(account) + self.pack_left(account)
+    }
+
+    fn with_end(&self, account: usize, end: End) -> u64 {
+        self.sum(account, |hold| if hold.end == end { hold.plan + hold.pack } else { 0 })
+    }
+
+    fn hold(&mut self, account: usize, credits: u64, hold: HoldRef) -> Result<u64, HoldError> {
+        let (status, available) = (self.accounts[account].status, self.available(account));
+        if !status.is_usable() {
+            return Err(HoldError::Inactive { status, available });
+        }
+        if credits > available {
+            return Err(HoldError::Insufficient { available });
+        }
+        let plan = credits.min(self.plan_left(account));
+        let period = self.accounts[account].period;
+        self.holds.push(Hold {
+            hold,
+            account,
+            plan,
+            pack: credits - plan,
+            period,
+            end: End::Open,
+            of_batch: false,
+        });
+        Ok(self.available(account))
+    }
+
+    fn end(&mut self, hold: usize, end: End) -> Result<u64, SettleError> {
+        match self.holds[hold].end {
+            End::Settled => Err(SettleError::AlreadySettled),
+            End::Voided => Err(SettleError::AlreadyVoided),
+            End::Open => {
+                self.holds[hold].end = end;
+                Ok(self.available(self.holds[hold].account))
+            }
+        }
+    }
+}
+
+struct Run {
+    world: World,
+    model: Model,
+    plans: Vec<Plan>,
+}
+
+impl Run {
+    fn account(&self, account: usize) -> Option<usize> {
+        (!self.model.accounts.is_empty()).then(|| account % self.model.accounts.len())
+    }
+
+    fn step(&mut self, operation: Operation) {
+        for account in &mut self.model.accounts {
+            account.pass(self.world.now);
+        }
+        match operation {
+            Operation::Create { plan } => self.create(plan),
+            Operation::SetPlan { account, plan } => {
+                if let Some(account) = self.account(account) {
+                    self.set_plan(account, plan);
+                }
+            }
+            Operation::SetStatus { account, status } => {
+                if let Some(account) = self.account(account) {
+                    self.set_status(account, status);
+                }
+            }
+            Operation::Cancel { account, cancel } => {
+                if let Some(account) = self.account(account) {
+                    self.cancel(account, cancel);
+                }
+            }
+            Operation::Grant { account, credits } => {
+                if let Some(account) = self.account(account) {
+                    self.world.grant(self.model.accounts[account].id, credits).unwrap();
+                    self.model.accounts[account].packs += credits;
+                }
+            }
+            Operation::Hold { account, credits } => {
+                if let Some(account) = self.account(account) {
+                    self.hold(account, credits);
+                }
+            }
+            Operation::Settle { hold } => self.end(hold, End::Settled),
+            Operation::Void { hold } => self.end(hold, End::Voided),
+            Operation::Verify { account, address, verdict } => {
+                if let Some(account) = self.account(account) {
+                    self.verify(account, address, verdict);
+                }
+            }
+            Operation::Withdraw { evidence } => self.withdraw(evidence),
+            Operation::Reuse { account, address } => {
+                if let Some(account) = self.account(account) {
+                    self.reuse(account, address);
+                }
+            }
+            Operation::Batch { account, addresses, key } => {
+                if let Some(account) = self.account(account) {
+                    self.batch(account, &addresses, key);
+                }
+            }
+            Operation::Answer { batch, rows } => self.answer(batch, &rows),
+            Operation::Purge => self.purge(),
+            Operation::Pass { ms } => self.world.now += ms,
+            Operation::Reopen => self.reopen(),
+        }
+    }
+
+    fn create(&mut self, plan: usize) {
+        if self.model.accounts.len() == 3 {
+            return;
+        }
+        let plan = self.plans[plan].clone();
+        let id = self.world.account(&format!("n{}", self.model.accounts.len()), &plan.id);
+        self.model.accounts.push(Modeled {
+            id,
+            start: self.world.now,
+            allowance: Some(plan.monthly_credits),
+            plan,
+            status: SubscriptionStatus::Active,
+            cancel: false,
+            period: 0,
+            packs: 0,
+        });
+    }
+
+    fn set_plan(&mut self, account: usize, plan: usize) {
+        let plan = self.plans[plan].clone();
+        let modeled = &mut self.model.accounts[account];
+        self.world.set_plan(modeled.id, &plan.id).unwrap();
+        if modeled.cancel && !plan.resets {
+            (modeled.cancel, modeled.status) = (false, SubscriptionStatus::Canceled);
+        }
+        modeled.allowance = modeled.allowance.map(|_| plan.monthly_credits);
+        modeled.plan = plan;
+        modeled.pass(self.world.now);
+    }
+
+    fn set_status(&mut self, account: usize, status: SubscriptionStatus) {
+        let modeled = &mut self.model.accounts[account];
+        self.world.set_status(modeled.id, status);
+        modeled.status = status;
+        if status.is_usable() {
+            modeled.allowance.get_or_insert(modeled.plan.monthly_credits);
+        }
+    }
+
+    fn cancel(&mut self, account: usize, cancel: bool) {
+        let modeled = &mut self.model.accounts[account];
+        let (id, now) = (modeled.id, self.world.now);
+        self.world.store().set_cancel_at_period_end(id, cancel, now).wait().unwrap();
+        modeled.cancel = cancel && modeled.plan.resets;
+        if cancel && !modeled.plan.resets {
+            modeled.status = SubscriptionStatus::Canceled;
+        }
+    }
+
+    fn hold(&mut self, account: usize, credits: u64) {
+        let hold = HoldRef { account: self.model.accounts[account].id, id: self.world.entry_id() };
+        let answered = self.world.hold_as(hold, credits).map(|balance| balance.available());
+        assert_eq!(answered, self.model.hold(account, credits, hold));
+    }
+
+    fn end(&mut self, hold: usize, end: End) {
+        if self.model.holds.is_empty() {
+            return;
+        }
+        // One of the last: older ones would seldom be met twice.
+        let hold = self.model.holds.len() - 1 - hold % self.model.holds.len();
+        if self.model.holds[hold].of_batch {
+            return;
+        }
+        let expected = self.model.end(hold, end);
+        let hold = self.model.holds[hold].hold;
+        let answered = if end == End::Settled { self.world.settle(hold) } else { self.world.void(hold) };
+        // The ledger may forget what ended more than 93 days after it was held.
+        let forgotten = expected.is_err() && hold.id.0.made_at() + 93 * DAY <= self.world.now;
+        if !(forgotten && answered == Err(SettleError::UnknownHold)) {
+            assert_eq!(answered.map(|balance| balance.available()), expected);
+        }
+    }
+
+    fn reopen(&mut self) {
+        let open = self.model.holds.iter_mut().filter(|hold| hold.end == End::Open && !hold.of_batch);
+        let voided = open.map(|hold| hold.end = End::Voided).count() as u64;
+        assert_eq!(self.world.reopen().voided_holds, voided);
+        self.model.kept.open(self.world.now);
+    }
+
+    fn compare(&mut self) {
+        for account in 0..self.model.accounts.len() {
+            self.model.accounts[account].pass(self.world.now);
+            let modeled = &self.model.accounts[account];
+            let found = self.world.read(modeled.id);
+            let end = modeled.plan.resets.then(|| period_start(modeled.start, modeled.period + 1));
+            assert_eq!((found.status, found.cancel_at_period_end), (modeled.status, modeled.cancel));
+            assert_eq!((&found.plan, found.period_end), (&modeled.plan.id, end));
+            assert_eq!(found.balance.allowance, modeled.allowance.unwrap_or(0));
+            assert_eq!(found.balance.plan_left, self.model.plan_left(account), "plan credits");
+            assert_eq!(found.balance.pack_left, self.model.pack_left(account), "pack credits");
+            assert_eq!(found.balance.held, self.model.with_end(account, End::Open), "held");
+            assert_eq!(found.balance.spent, self.model.with_end(account, End::Settled), "spent");
+        }
+        self.compare_kept();
+        self.world.check_sums();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_store_does_what_the_model_does(operations in vec(operation(), 1..120)) {
+        let mut run = Run { world: World::new(), model: Model::default(), plans: plans().iter().cloned().collect() };
+        for operation in operations {
+            run.step(operation);
+            run.compare();
+        }
+    }
+}

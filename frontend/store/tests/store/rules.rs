@@ -1,0 +1,618 @@
+//! The rules, one test each.
+
+use crate::world::{DAY, START, World, plans};
+use store::SubscriptionStatus::{Active, Canceled, PastDue, Paused};
+use store::*;
+
+/// 2027-02-28T09:00:00Z and 2027-03-31T09:00:00Z: the ends of the first two periods.
+const FEBRUARY: UnixMs = START + 28 * DAY;
+const MARCH: UnixMs = START + 59 * DAY;
+
+#[test]
+fn an_account_begins_with_its_plans_credits() {
+    let mut world = World::new();
+    let id = world.account("first", "free");
+    let account = world.read(id);
+    assert_eq!((account.name.as_str(), account.plan.as_str(), account.status), ("first", "free", Active));
+    assert_eq!((account.created_at, account.period_end), (START, Some(FEBRUARY)));
+    assert_eq!((account.balance.allowance, account.balance.available()), (100, 100));
+    assert!(!account.cancel_at_period_end);
+    world.check(id, (100, 0, 0, 0, 0));
+}
+
+#[test]
+fn holds_take_plan_credits_first_and_go_back_where_they_came_from() {
+    let mut world = World::new();
+    let id = world.account("a", "free");
+    world.grant(id, 50).unwrap();
+    world.check(id, (100, 50, 0, 0, 0));
+    let hold = world.hold(id, 120).unwrap();
+    world.check(id, (0, 30, 120, 0, 0));
+    let second = world.hold(id, 30).unwrap();
+    world.check(id, (0, 0, 150, 0, 0));
+    world.void(hold).unwrap();
+    world.check(id, (100, 20, 30, 0, 0));
+    world.settle(second).unwrap();
+    world.check(id, (100, 20, 0, 30, 0));
+}
+
+#[test]
+fn answers_carry_the_balance_after_them() {
+    let mut world = World::new();
+    let id = world.account("a", "free");
+    let hold = HoldRef { account: id, id: world.entry_id() };
+    assert_eq!(world.hold_as(hold, 1).unwrap().available(), 99);
+    assert_eq!(world.settle(hold).unwrap().available(), 99);
+    let hold = world.hold(id, 9).unwrap();
+    assert_eq!(world.void(hold).unwrap().available(), 99);
+}
+
+#[test]
+fn a_hold_is_placed_once_and_answered_once() {
+    let mut world = World::new();
+    let id = world.account("a", "free");
+    let other = world.account("b", "free");
+    let settled = world.hold(id, 1).unwrap();
+    assert_eq!(world.hold_as(settled, 1), Err(HoldError::Exists));
+    world.settle(settled).unwrap();
+    assert_eq!(world.settle(settled), Err(SettleError::AlreadySettled));
+    assert_eq!(world.void(settled), Err(SettleError::AlreadySettled));
+    assert_eq!(world.hold_as(settled, 1), Err(HoldError::Exists));
+    let voided = world.hold(id, 1).unwrap();
+    world.void(voided).unwrap();
+    assert_eq!(world.settle(voided), Err(SettleError::AlreadyVoided));
+    assert_eq!(world.void(voided), Err(SettleError::AlreadyVoided));
+    assert_eq!(world.hold_as(voided, 1), Err(HoldError::Exists));
+    let elsewhere = HoldRef { account: other, id: settled.id };
+    assert_eq!(world.settle(elsewhere), Err(SettleError::UnknownHold));
+    world.check(id, (99, 0, 0, 1, 0));
+}
+
+#[test]
+fn holds_are_refused_for_a_reason() {
+    let mut world = World::new();
+    let id = world.account("a", "free");
+    let nobody = AccountId::new(START, 999);
+    assert_eq!(world.hold(nobody, 1), Err(HoldError::UnknownAccount));
+    assert_eq!(world.hold(id, 101), Err(HoldError::Insufficient { available: 100 }));
+    assert_eq!(world.hold(id, 0), Err(HoldError::BadAmount));
+    assert_eq!(world.hold(id, HOLD_CREDITS_MAX + 1), Err(HoldError::BadAmount));
+    for status in [Paused, Canceled] {
+        world.set_status(id, status);
+        assert_eq!(world.hold(id, 1), Err(HoldError::Inactive { status, available: 100 }));
+    }
+    for status in [PastDue, Active] {
+        world.set_status(id, status);
+        world.hold(id, 1).unwrap();
+    }
+    let unknown = HoldRef { account: nobody, id: world.entry_id() };
+    assert_eq!(world.settle(unknown), Err(SettleError::UnknownAccount));
+    let unknown = HoldRef { account: id, ..unknown };
+    assert_eq!(world.settle(unknown), Err(SettleError::UnknownHold));
+    assert_eq!(world.void(unknown), Err(SettleError::UnknownHold));
+    world.check(id, (98, 0, 2, 0, 0));
+}
+
+#[test]
+fn ids_that_are_too_old_are_refused() {
+    let mut world = World::new();
+    let id = world.account("a", "free");
+    let old = HoldRef { account: id, id: world.entry_id() };
+    world.now += 32 * DAY;
+    assert_eq!(world.hold_as(old, 1), Err(HoldError::TooOld));
+    let grant = Grant { id: old.id, account: id, credits: 1, note: String::new() };
+    assert_eq!(world.store().grant(grant, world.now).wait(), Err(ChangeError::TooOld));
+}
+
+#[test]
+fn plan_credits_expire_with_the_period_and_pack_credits_never() {
+    let mut world = World::new();
+    let id = world.account("a", "free");
+    world.grant(id, 7).unwrap();
+    let hold = world.hold(id, 30).unwrap();
+    world.settle(hold).unwrap();
+    world.now = FEBRUARY - 1;
+    world.check(id, (70, 7, 0, 30, 0));
+    world.now = FEBRUARY;
+    world.check(id, (100, 7, 0, 30, 70));
+    assert_eq!(world.read(id).period_end, Some(MARCH));
+    world.now = MARCH;
+    world.check(id, (100, 7, 0, 30, 170));
+}
+
+#[test]
+fn a_period_rolls_the_same_whether_anybody_looks_or_not() {
+    let mut world = World::new();
+    let (busy, idle) = (world.account("busy", "free"), world.account("idle", "free"));
+    for month in 1..=40 {
+        world.now = START + month * 30 * DAY;
+        let hold = world.hold(busy, 1).unwrap();
+        world.void(hold).unwrap();
+    }
+    let (busy, idle) = (world.read(busy), world.read(idle));
+    assert_eq!(busy.balance, idle.balance);
+    assert_eq!(busy.period_end, idle.period_end);
+    assert_eq!(idle.balance.expired, 39 * 100);
+    world.check_sums();
+}
+
+#[test]
+fn a_clock_that_goes_back_brings_no_period_back() {
+    let mut world = World::new();
+    let id = world.account("a", "free");
+    world.now = FEBRUARY;
+    world.hold(id, 100).unwrap();
+    world.now = FEBRUARY - DAY / 2;
+    assert_eq!(world.hold(id, 1), Err(HoldError::Insufficient { available: 0 }));
+    world.now = FEBRUARY + 1;
+    world.check(id, (0, 0, 100, 0, 100));
+    // From so far back the period counts anew, and is the same.
+    world.now = START;
+    assert_eq!(world.hold(id, 1), Err(HoldError::Insufficient { available: 0 }));
+    world.now = FEBRUARY - 1;
+    assert_eq!(world.hold(id, 1), Err(HoldError::Insufficient { available: 0 }));
+    world.now = FEBRUARY + 1;
+    world.check(id, (100, 0, 100, 0, 100));
+}
+
+#[test]
+fn a_void_into_an_ended_period_expires() {
+    let mut world = World::new();
+    let id = world.account("a", "free");
+    world.grant(id, 10).unwrap();
+    let voided = world.hold(id, 105).unwrap();
+    world.now = FEBRUARY;
+    world.check(id, (100, 5, 105, 0, 0));
+    world.void(voided).unwrap();
+    world.check(id, (100, 10, 0, 0, 100));
+}
+
+#[test]
+fn a_settlement_after_the_period_spends_nothing_of_the_new_one() {
+    let mut world = World::new();
+    let id = world.account("a", "free");
+    let settled = world.hold(id, 60).unwrap();
+    world.now = FEBRUARY;
+    world.settle(settled).unwrap();
+    world.check(id, (100, 0, 0, 60, 40));
+    world.set_plan(id, "starter").unwrap();
+    world.check(id, (5_000, 0, 0, 60, 40));
+}
+
+#[test]
+fn a_plan_counts_what_was_used_of_the_one_before() {
+    let mut world = World::new();
+    let id = world.account("a", "free");
+    let held = world.hold(id, 20).unwrap();
+    let settled = world.hold(id, 30).unwrap();
+    world.settle(settled).unwrap();
+    world.set_plan(id, "starter").unwrap();
+    world.check(id, (4_950, 0, 20, 30, 0));
+    world.set_plan(id, "free").unwrap();
+    world.check(id, (50, 0, 20, 30, 4_900));
+    for _ in 0..3 {
+        world.set_plan(id, "scale").unwrap();
+        world.set_plan(id, "free").unwrap();
+    }
+    assert_eq!(world.read(id).balance.plan_left, 50);
+    world.void(held).unwrap();
+    assert_eq!(world.read(id).balance.plan_left, 70);
+    assert_eq!(world.read(id).balance.allowance, 100);
+    world.check_sums();
+    assert_eq!(world.set_plan(id, "gold"), Err(ChangeError::UnknownPlan));
+}
+
+#[test]
+fn a_smaller_plan_takes_what_a_void_brings_back() {
+    let mut world = World::new();
+    let id = world.account("a", "starter");
+    let spent = world.hold(id, 90).unwrap();
+    world.settle(spent).unwrap();
+    let held = world.hold(id, 200).unwrap();
+    world.set_plan(id, "free").unwrap();
+    world.check(id, (0, 0, 200, 90, 4_710));
+    world.void(held).unwrap();
+    world.check(id, (10, 0, 0, 90, 4_900));
+}
+
+#[test]
+fn no_credits_come_to_a_subscription_that_is_not_usable() {
+    for status in [Paused, Canceled] {
+        let mut world = World::new();
+        let id = world.account("a", "free");
+        world.grant(id, 5).unwrap();
+        world.set_status(id, status);
+        world.now = FEBRUARY - 1;
+        world.set_status(id, Active);
+        world.check(id, (100, 5, 0, 0, 0));
+        world.set_status(id, status);
+        world.now = FEBRUARY;
+        world.check(id, (0, 5, 0, 0, 100));
+        // A new plan brings nothing either before it is usable.
+        world.set_plan(id, "starter").unwrap();
+        world.check(id, (0, 5, 0, 0, 100));
+        world.set_status(id, PastDue);
+        world.check(id, (5_000, 5, 0, 0, 100));
+        world.set_status(id, status);
+        world.set_status(id, Active);
+        world.check(id, (5_000, 5, 0, 0, 100));
+    }
+}
+
+#[test]
+fn cancel_at_period_end_cancels_then() {
+    let mut world = World::new();
+    let id = world.account("a", "free");
+    let cancel =
+        |world: &World, cancel| world.store().set_cancel_at_period_end(id, cancel, world.now).wait().unwrap();
+    assert!(cancel(&world, true).cancel_at_period_end);
+    assert!(!cancel(&world, false).cancel_at_period_end);
+    cancel(&world, true);
+    world.now = FEBRUARY - 1;
+    assert_eq!(world.read(id).status, Active);
+    world.now = MARCH;
+    let account = world.read(id);
+    assert_eq!((account.status, account.cancel_at_period_end), (Canceled, false));
+    assert_eq!(world.hold(id, 1), Err(HoldError::Inactive { status: Canceled, available: 0 }));
+    world.check(id, (0, 0, 0, 0, 100));
+}
+
+#[test]
+fn a_plan_that_never_resets() {
+    let mut world = World::new();
+    let id = world.account("a", "endless");
+    assert_eq!(world.read(id).period_end, None);
+    world.now = START + 400 * DAY;
+    world.check(id, (40, 0, 0, 0, 0));
+    let hold = world.hold(id, 15).unwrap();
+    world.now += 100 * DAY;
+    world.void(hold).unwrap();
+    world.check(id, (40, 0, 0, 0, 0));
+    // To a plan that resets: its first period brings its credits, what was left is gone.
+    let account = world.set_plan(id, "free").unwrap();
+    assert!(account.period_end.unwrap() > world.now);
+    assert_eq!(account.balance.available(), 100);
+    world.check_sums();
+
+    let other = world.account("b", "endless");
+    let canceled = world.store().set_cancel_at_period_end(other, true, world.now).wait().unwrap();
+    assert_eq!((canceled.status, canceled.cancel_at_period_end), (Canceled, false));
+}
+
+#[test]
+fn grants_happen_once_for_an_id() {
+    let mut world = World::new();
+    let id = world.account("a", "free");
+    world.now += 1;
+    let grant = Grant { id: world.entry_id(), account: id, credits: 10, note: "pack of ten".into() };
+    let twice = [(); 2].map(|()| world.store().grant(grant.clone(), world.now).wait().map(|_| ()));
+    assert_eq!(twice, [Ok(()), Err(ChangeError::Exists)]);
+    world.check(id, (100, 10, 0, 0, 0));
+    let hold = HoldRef { account: id, id: grant.id };
+    assert_eq!(world.hold_as(hold, 1), Err(HoldError::Exists));
+    assert_eq!(world.settle(hold), Err(SettleError::UnknownHold));
+    let newest = world.store().entries(id, 1).unwrap().remove(0);
+    assert_eq!((newest.kind, newest.granted, newest.note.as_str()), (EntryKind::Pack, 10, "pack of ten"));
+    for credits in [0, CREDITS_MAX + 1] {
+        assert_eq!(world.grant(id, credits), Err(ChangeError::BadAmount));
+    }
+    assert_eq!(world.grant(AccountId::new(1, 1), 1), Err(ChangeError::UnknownAccount));
+    let grant = Grant { id: world.entry_id(), note: "a\nb".into(), ..grant };
+    assert_eq!(world.store().grant(grant, world.now).wait(), Err(ChangeError::BadText));
+}
+
+#[test]
+fn the_ledger_tells_what_happened_newest_first() {
+    let mut world = World::new();
+    let id = world.account("a", "free");
+    world.now += 1;
+    let settled = world.hold(id, 2).unwrap();
+    world.now += 1;
+    let voided = world.hold(id, 3).unwrap();
+    world.void(voided).unwrap();
+    world.settle(settled).unwrap();
+    world.now = FEBRUARY;
+    world.set_plan(id, "starter").unwrap();
+    let entries = world.store().entries(id, 10).unwrap();
+    let told: Vec<_> = entries.iter().map(|e| (e.kind, e.granted, e.spent, e.expired)).collect();
+    let expected = [
+        (EntryKind::PlanChange, 4_900, 0, 0),
+        (EntryKind::Period, 100, 0, 98),
+        (EntryKind::Voided, 0, 0, 0),
+        (EntryKind::Settled, 0, 2, 0),
+        (EntryKind::Period, 100, 0, 0),
+    ];
+    assert_eq!(told, expected);
+    assert_eq!((entries[2].id, entries[3].id), (voided.id, settled.id));
+    assert_eq!(world.store().entries(id, 2).unwrap(), entries[..2]);
+}
+
+#[test]
+fn old_entries_are_carried() {
+    let mut world = World::new();
+    let id = world.account("a", "scale");
+    let idle = world.account("idle", "free");
+    for _ in 0..300 {
+        let hold = world.hold(id, 1).unwrap();
+        world.settle(hold).unwrap();
+    }
+    let old = world.hold(id, 1).unwrap();
+    let before = world.store().audit(None).unwrap().entries;
+    assert_eq!(before, 302);
+    world.now += 120 * DAY;
+    for _ in 0..60 {
+        let hold = world.hold(idle, 1).unwrap();
+        world.settle(hold).unwrap();
+    }
+    world.check_sums();
+    let entries = world.store().entries(id, usize::MAX).unwrap();
+    assert_eq!(entries.len(), 1, "{entries:?}");
+    assert_eq!((entries[0].kind, entries[0].spent, entries[0].granted), (EntryKind::Carried, 300, 500_000));
+    // What is open is never forgotten.
+    world.settle(old).unwrap();
+    assert_eq!(world.read(id).balance.spent, 301);
+    world.check_sums();
+}
+
+#[test]
+fn names_are_unique_and_readable() {
+    let mut world = World::new();
+    let id = world.account("a name", "free");
+    let create = |world: &mut World, name: &str, plan: &str| {
+        let new = NewAccount {
+            id: AccountId::new(world.now, world.random()),
+            name: name.into(),
+            plan: plan.into(),
+        };
+        world.store().create_account(new, world.now).wait().map(drop)
+    };
+    assert_eq!(create(&mut world, "a name", "free"), Err(ChangeError::NameTaken));
+    assert_eq!(create(&mut world, "b", "gold"), Err(ChangeError::UnknownPlan));
+    let long = "ä".repeat(TEXT_CHARS_MAX);
+    for bad in ["", " b", "b ", "b\tc", "b\u{1b}[m", &format!("{long}b"), &id.to_string()] {
+        assert_eq!(create(&mut world, bad, "free"), Err(ChangeError::BadText), "{bad:?}");
+    }
+    assert_eq!(create(&mut world, &long, "free"), Ok(()));
+    let again = NewAccount { id, name: "c".into(), plan: "free".into() };
+    assert_eq!(world.store().create_account(again, world.now).wait(), Err(ChangeError::Exists));
+    let find = |name: &str| world.store().account_named(name, world.now).unwrap().map(|account| account.id);
+    assert_eq!(find("a name"), Some(id));
+    assert_eq!(find("c"), None);
+}
+
+#[test]
+fn accounts_come_in_pages() {
+    let mut world = World::new();
+    let ids: Vec<_> = (0..5).map(|n| world.account(&format!("n{n}"), "free")).collect();
+    let page = |after, limit| -> Vec<_> {
+        let accounts = world.store().accounts(after, limit, world.now).unwrap();
+        accounts.into_iter().map(|account| account.id).collect()
+    };
+    assert_eq!(page(None, 100), ids);
+    assert_eq!(page(None, 2), ids[..2]);
+    assert_eq!(page(Some(ids[1]), 2), ids[2..4]);
+    assert_eq!(page(Some(ids[4]), 2), []);
+    assert!(world.store().account(AccountId::new(0, 0), world.now).unwrap().is_none());
+}
+
+#[test]
+fn keys_are_found_until_they_are_revoked() {
+    let mut world = World::new();
+    let id = world.account("a", "free");
+    let new = world.new_key(id, "laptop");
+    assert_eq!(world.store().key_by_hash(&new.hash), None);
+    let made = world.store().create_key(new.clone(), world.now).wait().unwrap();
+    assert_eq!((made.account, made.label.as_str(), made.revoked_at), (id, "laptop", None));
+    let found = world.store().key_by_hash(&new.hash).unwrap();
+    assert_eq!((found.id, found.account, found.mode, found.revoked), (new.id, id, KeyMode::Live, false));
+    assert_eq!(world.store().create_key(new.clone(), world.now).wait(), Err(ChangeError::Exists));
+
+    world.now += 5;
+    let revoked = world.store().revoke_key(new.id, world.now).wait().unwrap();
+    assert_eq!(revoked.revoked_at, Some(world.now));
+    assert!(world.store().key_by_hash(&new.hash).unwrap().revoked);
+    world.now += 5;
+    assert_eq!(world.store().revoke_key(new.id, world.now).wait(), Ok(revoked.clone()));
+    world.reopen();
+    assert!(world.store().key_by_hash(&new.hash).unwrap().revoked);
+    assert_eq!(world.store().keys(id).unwrap(), [revoked]);
+}
+
+#[test]
+fn keys_are_refused_for_a_reason() {
+    let mut world = World::new();
+    let id = world.account("a", "free");
+    let orphan = world.new_key(AccountId::new(1, 1), "");
+    assert_eq!(world.store().create_key(orphan, world.now).wait(), Err(ChangeError::UnknownAccount));
+    let bad = world.new_key(id, "a\u{7}");
+    assert_eq!(world.store().create_key(bad, world.now).wait(), Err(ChangeError::BadText));
+    let unknown = KeyId::new(1, 1);
+    assert_eq!(world.store().revoke_key(unknown, world.now).wait(), Err(ChangeError::UnknownKey));
+    world.store().key_used(unknown, world.now);
+    assert_eq!(world.store().keys(id).unwrap(), []);
+}
+
+#[test]
+fn an_account_has_so_many_keys_and_those_revoked_first_are_forgotten() {
+    let mut world = World::new();
+    let (id, other) = (world.account("a", "free"), world.account("b", "free"));
+    let make = |world: &mut World, account| {
+        let new = world.new_key(account, "");
+        (new.hash, world.store().create_key(new, world.now))
+    };
+    // Asked for at once: what the same transaction has made counts.
+    let made: Vec<_> = (0..=KEYS_MAX).map(|_| make(&mut world, id)).collect();
+    let made: Vec<_> = made.into_iter().map(|(hash, made)| (hash, made.wait())).collect();
+    let refused = made.iter().filter(|(_, made)| *made == Err(ChangeError::TooManyKeys)).count();
+    assert_eq!((refused, world.store().keys(id).unwrap().len()), (1, KEYS_MAX));
+    make(&mut world, other).1.wait().unwrap();
+
+    let mut keys: Vec<(_, KeyId)> =
+        made.into_iter().filter_map(|(hash, made)| Some((hash, made.ok()?.id))).collect();
+    while keys.len() < KEYS_KEPT_MAX {
+        // The one that was made last is revoked first.
+        world.now += 1;
+        let newest = keys.last().unwrap().1;
+        world.store().revoke_key(newest, world.now).wait().unwrap();
+        let (hash, made) = make(&mut world, id);
+        keys.push((hash, made.wait().unwrap().id));
+    }
+    let first_revoked = keys[KEYS_MAX - 1].0;
+    assert!(world.store().key_by_hash(&first_revoked).unwrap().revoked);
+    assert_eq!(
+        make(&mut world, id).1.wait(),
+        Err(ChangeError::TooManyKeys),
+        "and nothing is forgotten for it"
+    );
+    assert!(world.store().key_by_hash(&first_revoked).is_some());
+    world.store().revoke_key(keys[0].1, world.now).wait().unwrap();
+    make(&mut world, id).1.wait().unwrap();
+    for _ in 0..2 {
+        assert_eq!(world.store().keys(id).unwrap().len(), KEYS_KEPT_MAX);
+        assert_eq!(world.store().keys(other).unwrap().len(), 1);
+        assert_eq!(world.store().key_by_hash(&first_revoked), None);
+        assert!(
+            world.store().key_by_hash(&keys[0].0).unwrap().revoked,
+            "it was made first, and revoked last"
+        );
+        assert!(!world.store().key_by_hash(&keys[1].0).unwrap().revoked);
+        world.reopen();
+    }
+}
+
+#[test]
+fn the_last_use_is_kept_to_the_minute() {
+    let mut world = World::new();
+    let id = world.account("a", "free");
+    let new = world.new_key(id, "");
+    world.store().create_key(new.clone(), world.now).wait().unwrap();
+    let last = |world: &World| world.store().keys(id).unwrap()[0].last_used_at;
+    assert_eq!(last(&world), None);
+    world.store().key_used(new.id, world.now);
+    assert_eq!(last(&world), Some(START));
+    world.now += 59_999;
+    world.store().key_used(new.id, world.now);
+    assert_eq!(last(&world), Some(START));
+    world.now += 1;
+    world.store().key_used(new.id, world.now);
+    world.store().revoke_key(new.id, world.now).wait().unwrap();
+    world.reopen();
+    assert_eq!(last(&world), Some(START + 60_000));
+}
+
+#[test]
+fn the_first_run_happens_once() {
+    let mut world = World::new();
+    let account = NewAccount {
+        id: AccountId::new(world.now, world.random()),
+        name: "default".into(),
+        plan: "free".into(),
+    };
+    let keys = vec![world.new_key(account.id, "first"), world.new_key(account.id, "second")];
+    let first = FirstRun { account, keys };
+    let unknown_plan = FirstRun {
+        account: NewAccount { plan: "gold".into(), ..first.account.clone() },
+        keys: first.keys.clone(),
+    };
+    assert_eq!(world.store().first_run(unknown_plan, world.now).wait(), Err(ChangeError::UnknownPlan));
+    assert_eq!(world.store().keys(first.account.id).unwrap(), []);
+
+    let made = world.store().first_run(first.clone(), world.now).wait().unwrap().unwrap();
+    assert_eq!((made.id, made.balance.available()), (first.account.id, 100));
+    assert_eq!(world.store().keys(made.id).unwrap().len(), 2);
+    assert_eq!(world.store().first_run(first.clone(), world.now).wait(), Ok(None));
+    world.reopen();
+    assert_eq!(world.store().first_run(first, world.now).wait(), Ok(None));
+    world.check_sums();
+}
+
+#[test]
+fn what_was_answered_is_there_after_a_stop_and_open_holds_are_voided() {
+    let mut world = World::new();
+    let id = world.account("a", "free");
+    let settled = world.hold(id, 10).unwrap();
+    world.settle(settled).unwrap();
+    let open = world.hold(id, 20).unwrap();
+    world.hold(id, 5).unwrap();
+    assert_eq!(world.reopen().voided_holds, 2);
+    world.check(id, (90, 0, 0, 10, 0));
+    assert_eq!(world.settle(open), Err(SettleError::AlreadyVoided));
+    assert_eq!(world.reopen().voided_holds, 0);
+
+    world.hold(id, 20).unwrap();
+    world.now = FEBRUARY;
+    assert_eq!(world.reopen().voided_holds, 1);
+    world.check(id, (100, 0, 0, 10, 90));
+}
+
+#[test]
+fn a_plan_that_is_in_use_must_be_defined() {
+    let mut world = World::new();
+    world.account("a", "free");
+    world.account("b", "endless");
+    let fewer = PlanTable::new(plans().iter().filter(|plan| plan.id != "endless").cloned()).unwrap();
+    let refused = world.reopen_with(fewer);
+    assert_eq!(refused, Err(OpenError::PlanMissing { plan: "endless".into(), accounts: 1 }));
+    // More or less credits hold from the next period on.
+    let id = world.reopen_with(
+        PlanTable::new(plans().iter().map(|plan| Plan { monthly_credits: 9, ..plan.clone() })).unwrap(),
+    );
+    assert_eq!(id, Ok(()));
+    let account = world.store().account_named("a", world.now).unwrap().unwrap();
+    world.set_status(account.id, PastDue);
+    world.check(account.id, (100, 0, 0, 0, 0));
+    world.now = FEBRUARY;
+    world.check(account.id, (9, 0, 0, 0, 100));
+}
+
+#[test]
+fn writes_of_many_threads_lose_nothing() {
+    let mut world = World::new();
+    let id = world.account("a", "scale");
+    let (store, now) = (world.shared(), world.now);
+    std::thread::scope(|scope| {
+        for thread in 0..4u128 {
+            let store = &store;
+            scope.spawn(move || {
+                for n in 0..250u128 {
+                    let hold = HoldRef { account: id, id: EntryId::new(now, (thread + 1) << 32 | n) };
+                    store.hold(HoldRequest { hold, credits: 2 }, now).wait().unwrap();
+                    if n % 2 == 0 {
+                        store.settle(hold, Settlement::default(), now).wait().unwrap();
+                    } else {
+                        store.void(hold, now).wait().unwrap();
+                    }
+                }
+            });
+        }
+    });
+    drop(store);
+    world.check(id, (499_000, 0, 0, 1_000, 0));
+}
+
+#[test]
+fn only_so_many_holds_can_be_placed_as_there_are_credits() {
+    let mut world = World::new();
+    let id = world.account("a", "free");
+    let (store, now) = (world.shared(), world.now);
+    let placed: usize = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4u128)
+            .map(|thread| {
+                let store = &store;
+                scope.spawn(move || {
+                    let waiting: Vec<_> = (0..50u128)
+                        .map(|n| {
+                            let hold = HoldRef { account: id, id: EntryId::new(now, (thread + 1) << 32 | n) };
+                            store.hold(HoldRequest { hold, credits: 1 }, now)
+                        })
+                        .collect();
+                    waiting.into_iter().filter_map(|hold| hold.wait().ok()).count()
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!(placed, 100);
+    drop(store);
+    world.check(id, (0, 0, 100, 0, 0));
+}
