@@ -17,11 +17,9 @@
 //!   input row by row and goes on where it ends.
 
 mod checker;
-mod columns;
 mod domains;
 mod driver;
 mod flight;
-mod json;
 mod left;
 mod outage;
 mod progress;
@@ -29,13 +27,11 @@ mod putoff;
 mod rows;
 mod seen;
 mod sink;
-pub(crate) mod source;
 mod stall;
 mod state;
 mod summary;
 #[cfg(test)]
 mod tests;
-mod verdict;
 
 use super::flags::{ENGINE, Flags, STATE};
 use super::installation::{self, Keeper, Sharing};
@@ -44,8 +40,8 @@ pub use checker::{Answered, Checker};
 pub use domains::DomainRows;
 use engine::config::{EngineConfig, Pace};
 pub use left::{Left, LeftByRule};
+use lists::{Format, ListError, Source, is_stream};
 use sink::Sink;
-use source::Source;
 use state::State;
 use std::fmt;
 use std::io::{self, Write};
@@ -53,7 +49,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 pub use summary::Summary;
-pub use verdict::Verdict;
 
 /// Most addresses under way at once.
 const UNDER_WAY_MAX: usize = 100_000;
@@ -146,7 +141,7 @@ pub struct CleanArgs {
     pub output: Option<PathBuf>,
     /// What INPUT is [default: by its name, else by its content]
     #[arg(long, value_enum)]
-    pub format: Option<Format>,
+    pub format: Option<FormatArg>,
     /// The column or JSON key that holds the addresses, by name or by number from 1 [default: found by its name or
     /// its content]
     #[arg(long, value_name = "NAME|N")]
@@ -187,15 +182,25 @@ pub struct CleanArgs {
     pub silence: Duration,
 }
 
-/// The form of a list.
+/// The form of a list, as `--format` takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
-    /// Values parted by commas, semicolons or tabs, with or without a header
+pub enum FormatArg {
+    /// Values separated by commas, semicolons or tabs, with or without a header
     Csv,
-    /// A JSON object a line
+    /// One JSON object per line
     Jsonl,
-    /// An address a line
+    /// One address per line
     Text,
+}
+
+impl From<FormatArg> for Format {
+    fn from(given: FormatArg) -> Format {
+        match given {
+            FormatArg::Csv => Format::Csv,
+            FormatArg::Jsonl => Format::Jsonl,
+            FormatArg::Text => Format::Text,
+        }
+    }
 }
 
 /// How the output is packed.
@@ -263,6 +268,15 @@ impl fmt::Display for CleanError {
 
 impl std::error::Error for CleanError {}
 
+impl From<ListError> for CleanError {
+    fn from(error: ListError) -> CleanError {
+        match error {
+            ListError::Unreadable(message) => CleanError::failed(message),
+            ListError::Column(message) => CleanError::usage(message),
+        }
+    }
+}
+
 impl From<CleanError> for Failure {
     fn from(error: CleanError) -> Failure {
         if error.exit == 2 { Failure::usage(error.message) } else { Failure::failed(error.message) }
@@ -294,7 +308,7 @@ impl Job {
                 "{name} would overwrite the input: name another file with -o"
             )));
         }
-        let source = Source::open(&args.input, args.format, args.column.as_deref())?;
+        let source = Source::open(&args.input, args.format.map(Format::from), args.column.as_deref())?;
         Ok(Job { args, source })
     }
 
@@ -349,11 +363,6 @@ pub fn clean<C: Checker>(
     // Whoever closed standard error does not want to read it.
     let _ = write!(errors, "{summary}");
     Ok(())
-}
-
-/// Whether the name stands for standard input or output.
-fn is_stream(path: &Path) -> bool {
-    path.as_os_str() == "-"
 }
 
 /// Whether both names lead to one file, over links too.

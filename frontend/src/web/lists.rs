@@ -9,7 +9,7 @@ pub mod pages;
 pub mod upload;
 pub mod work;
 
-use crate::cli::clean::source::{Limits, Source};
+use lists::{Limits, Source};
 use std::io::{self, Read};
 use std::sync::Arc;
 use store::{List, Store};
@@ -77,5 +77,6 @@ pub(crate) fn source(store: Arc<dyn Store>, list: &List) -> Result<Source, Strin
         window_log: WINDOW_LOG_MAX,
         columns: COLUMNS_MAX,
     };
-    Source::new(parts, "The list", None, None, column, Some(limits)).map_err(|error| in_words(error.message))
+    Source::new(parts, "The list", None, None, column, Some(limits))
+        .map_err(|error| in_words(error.to_string()))
 }

@@ -1,10 +1,10 @@
 //! Who is asked about the addresses: the engine in full mode, or a fast check.
 
-use super::Verdict;
 use crate::engine_client::Line;
 use crate::fast::judge;
 use engine::proto::address::Address;
 use engine::{Answer, Finding, MailHosts, Outage, Pending, Priority, Refusal, Request};
+use lists::Verdict;
 use std::collections::VecDeque;
 use std::time::Duration;
 

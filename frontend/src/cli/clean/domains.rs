@@ -1,8 +1,8 @@
 //! How the rows of each domain fared, as far as there is room to tell.
 
-use super::Verdict;
 use engine::proto::limits::DOMAIN_BYTES_MAX;
 use hashbrown::HashTable;
+use lists::Verdict;
 use std::hash::{BuildHasher, RandomState};
 
 /// So many domains are told apart; the rows of all others are counted together.

@@ -10,13 +10,13 @@ use super::putoff::{PutOff, Turn};
 use super::rows::{Rows, Waiting};
 use super::seen::Seen;
 use super::sink::Sink;
-use super::source::{Row, Source};
 use super::stall::{Stall, millis};
 use super::state::State;
 use super::summary::Summary;
-use super::{CleanError, UNDER_WAY_MAX, Verdict};
+use super::{CleanError, UNDER_WAY_MAX};
 use engine::Refusal;
 use engine::proto::address::Address;
+use lists::{Row, Source, Verdict};
 use std::time::{Duration, Instant};
 
 /// Rows that are read before answers are looked for.

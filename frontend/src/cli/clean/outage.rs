@@ -1,6 +1,6 @@
 //! How long nobody can be asked before the run ends. Pure: it takes the times of events.
 
-use super::Verdict;
+use lists::Verdict;
 use std::time::Duration;
 
 /// When an address is asked about again that met an outage.

@@ -103,8 +103,8 @@ fn style(template: &str) -> ProgressStyle {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::clean::Verdict;
     use engine::proto::verdict::Reason;
+    use lists::Verdict;
 
     #[test]
     fn the_line_says_where_it_stands() {

@@ -11,9 +11,10 @@
 mod pack;
 mod replay;
 
-use super::source::Shape;
 use super::state::State;
-use super::{CleanError, Compression, Format, is_stream};
+use super::{CleanError, Compression};
+use lists::Shape;
+use lists::{Format, is_stream};
 use replay::{Found, Replay, Tally};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{BufWriter, Write};

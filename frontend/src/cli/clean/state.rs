@@ -16,7 +16,8 @@ mod run;
 pub(super) mod spool;
 pub(super) mod table;
 
-use super::{CleanError, is_stream};
+use super::CleanError;
+use lists::is_stream;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read};

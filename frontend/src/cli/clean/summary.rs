@@ -1,9 +1,10 @@
 //! What came out, in numbers: for people on standard error, for scripts in a file.
 
+use super::CleanError;
 use super::domains::Domains;
 use super::left::Left;
-use super::{CleanError, Verdict};
 use indicatif::HumanCount;
+use lists::Verdict;
 use std::fmt;
 use std::io::{BufWriter, Write};
 use std::path::Path;

@@ -5,11 +5,10 @@
 
 use super::BATCH_ADDRESSES;
 use super::downloads::Opened;
-use crate::cli::clean::source::{Row, Source, Step};
-use crate::cli::clean::{Format, Verdict};
 use crate::router::Reply;
 use crate::web::{Problem, Visit};
 use api::Reason;
+use lists::{Format, Row, Source, Step, Verdict};
 use std::sync::Arc;
 use store::{List, ListState, Store, StoreError};
 
@@ -78,7 +77,7 @@ impl Cleaned {
         let mut piece = self.head.take().unwrap_or_default();
         let began = self.source.passed();
         while piece.len() < PIECE_BYTES && self.source.passed() - began < PIECE_INPUT {
-            match self.source.step(&mut self.row).map_err(|error| error.message)? {
+            match self.source.step(&mut self.row).map_err(|error| error.to_string())? {
                 Step::Row => {}
                 Step::End => self.ended = true,
                 Step::Later => break,

@@ -5,8 +5,8 @@
 //! holds some MiB (the window of its compression, a row), so only a few are open at once; others wait for their place, not for long.
 
 use super::download::Cleaned;
-use crate::cli::clean::Format;
 use crate::survive;
+use lists::Format;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -6,9 +6,9 @@
 
 use super::BATCH_ADDRESSES;
 use crate::batch::Door;
-use crate::cli::clean::source::{Row, Source, Step};
 use crate::survive;
 use api::Reason;
+use lists::{Row, Source, Step};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
@@ -110,7 +110,7 @@ impl Open {
     fn count(&mut self) -> Result<Option<(u64, u64)>, String> {
         let until = self.source.passed() + SLICE_BYTES;
         while self.source.passed() < until {
-            match self.source.step(&mut self.row).map_err(|error| error.message)? {
+            match self.source.step(&mut self.row).map_err(|error| error.to_string())? {
                 Step::Row => {
                     self.rows += 1;
                     self.addresses += u64::from(self.row.address.is_some());
@@ -132,7 +132,7 @@ impl Open {
             if self.source.passed() >= until {
                 return Ok(None);
             }
-            match self.source.step(&mut self.row).map_err(|error| error.message)? {
+            match self.source.step(&mut self.row).map_err(|error| error.to_string())? {
                 Step::Row => {}
                 Step::End => break,
                 Step::Later => continue,

@@ -9,7 +9,7 @@ use engine_proto::address::Address;
 use fastrand::Rng;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use frontend::fuzzing::{List, list};
+use lists::{Limits, Row, Source};
 use std::io::{Cursor, Read, Write};
 
 pub const WORDS: [&str; 14] = [
@@ -86,6 +86,70 @@ pub fn feed(input: &[u8]) -> Result<(), String> {
     match list.column {
         Some(column) => as_csv(&list, column),
         None => as_json(&list),
+    }
+}
+
+/// What is taken of a list here. The server takes more; smaller limits reach the same code sooner.
+const LIST_LIMITS: Limits =
+    Limits { bytes: 256 * 1024, packed_without_output: 4096, window_log: 20, columns: 64 };
+
+/// What came of reading a list.
+#[derive(Debug, PartialEq, Eq)]
+struct List {
+    /// The rows in their order.
+    rows: Vec<ListRow>,
+    /// The list as `mailprobe clean` and the dashboard write it, each row with the same verdict.
+    output: Vec<u8>,
+    /// Which column of the output has the address; none where the output is JSON lines.
+    column: Option<usize>,
+    /// What separates the values of the output.
+    delimiter: u8,
+    /// Whether the output begins with a record that names the columns.
+    header: bool,
+    /// What went wrong, if reading ended before the end.
+    broken: Option<String>,
+}
+
+/// A row of a list.
+#[derive(Debug, PartialEq, Eq)]
+struct ListRow {
+    /// The address, as it is asked about.
+    address: Option<String>,
+    /// How many bytes of the input came before the next row.
+    end: u64,
+}
+
+/// Reads a list to its end.
+///
+/// # Errors
+/// One line that says why it is none.
+fn list(input: impl Read + 'static, column: Option<&str>) -> Result<List, String> {
+    let opened = Source::new(Box::new(input), "The list", None, None, column, Some(LIST_LIMITS));
+    let mut source = opened.map_err(|error| error.to_string())?;
+    let shape = source.shape();
+    let (suffixes, head) = (shape.suffixes(), shape.head());
+    let mut list = List {
+        rows: Vec::new(),
+        output: head,
+        column: shape.address_column(),
+        delimiter: shape.delimiter,
+        header: !shape.header.is_empty(),
+        broken: None,
+    };
+    let mut row = Row::default();
+    loop {
+        match source.next(&mut row) {
+            Ok(true) => {}
+            Ok(false) => return Ok(list),
+            Err(error) => {
+                list.broken = Some(error.to_string());
+                return Ok(list);
+            }
+        }
+        list.output.extend_from_slice(&row.prefix);
+        list.output.extend_from_slice(suffixes.last().map_or(&[], Vec::as_slice));
+        let address = row.address.as_ref().map(|address| address.as_str().to_owned());
+        list.rows.push(ListRow { address, end: row.end });
     }
 }
 

@@ -1,11 +1,12 @@
 //! What becomes of a row when its answer comes, and when none comes any more.
 
+use super::super::CleanError;
 use super::super::left::Left;
 use super::super::outage::OUTAGE_PAUSE;
 use super::super::stall::{Decision, Open, is_progress, left, millis};
-use super::super::{CleanError, Verdict};
 use super::{Answered, Asked, Run, count, nobody, stopped};
 use engine::Outage;
+use lists::Verdict;
 use std::time::{Duration, Instant};
 
 /// How often an address is asked about again when its server says "later", at most.

@@ -2,9 +2,9 @@
 
 use crate::cli::clean::CleanError;
 use crate::cli::clean::seen::Keyed;
-use crate::cli::clean::source::ROW_BYTES_MAX;
 use crate::cli::clean::state::State;
 use crate::cli::clean::state::table::Table;
+use lists::ROW_BYTES_MAX;
 use std::fs::File;
 use std::io::{Read, Result, Seek, SeekFrom};
 

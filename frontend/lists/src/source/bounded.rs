@@ -1,4 +1,4 @@
-//! A reader that gives no more than one row's worth of octets until it is told that the row has ended.
+//! A reader that gives no more than one row's worth of bytes until it is told that the row has ended.
 
 use super::ROW_BYTES_MAX;
 use std::io::{Error, ErrorKind, Read, Result};

@@ -5,13 +5,13 @@ mod detect;
 mod shape;
 mod unpack;
 
-use super::columns::{self, Columns};
-use super::json::{self, Object};
-use super::{CleanError, Format, is_stream};
+use crate::columns::{self, Columns};
+use crate::json::{self, Object};
+use crate::{Format, ListError};
 use bounded::Bounded;
 use csv::ByteRecord;
-use engine::proto::address::Address;
-pub(crate) use shape::Shape;
+use engine_proto::address::Address;
+pub use shape::Shape;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read};
 use std::path::Path;
@@ -21,7 +21,7 @@ const SAMPLE_BYTES: u64 = 64 * 1024;
 /// Most records of it.
 const SAMPLE_RECORDS: usize = 100;
 /// Longest row. An opening quote that is never closed would otherwise swallow the rest of the list.
-pub(super) const ROW_BYTES_MAX: usize = 1024 * 1024;
+pub const ROW_BYTES_MAX: usize = 1024 * 1024;
 /// How much is read at once.
 const BUFFER: usize = 64 * 1024;
 
@@ -30,10 +30,10 @@ const STEP_BYTES: u64 = 256 * 1024;
 
 /// What is taken of a list that anybody may have made.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
-    /// Most octets, unpacked.
+pub struct Limits {
+    /// Most bytes, unpacked.
     pub bytes: u64,
-    /// Most packed octets that unpack to nothing.
+    /// Most packed bytes that unpack to nothing.
     pub packed_without_output: u64,
     /// The largest window of Zstandard, as a power of two: it is held in memory.
     pub window_log: u32,
@@ -43,7 +43,7 @@ pub(crate) struct Limits {
 
 /// What a step came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Step {
+pub enum Step {
     /// A row.
     Row,
     /// The end.
@@ -54,17 +54,17 @@ pub(crate) enum Step {
 
 /// A row of the list.
 #[derive(Debug, Default)]
-pub(crate) struct Row {
+pub struct Row {
     /// What stands before its verdict in the output.
     pub prefix: Vec<u8>,
     /// The address, where its column holds one.
     pub address: Option<Address>,
-    /// How many octets of the input came before the next row.
+    /// How many bytes of the input came before the next row.
     pub end: u64,
 }
 
 /// An open list.
-pub(crate) struct Source {
+pub struct Source {
     /// What its rows look like.
     shape: Shape,
     reader: Reader,
@@ -92,9 +92,9 @@ impl Source {
     ///
     /// # Errors
     /// When it cannot be read, is no text, or has no column of addresses.
-    pub fn open(path: &Path, format: Option<Format>, column: Option<&str>) -> Result<Source, CleanError> {
+    pub fn open(path: &Path, format: Option<Format>, column: Option<&str>) -> Result<Source, ListError> {
         let unreadable = |why: &dyn std::fmt::Display| {
-            CleanError::failed(format!("{} cannot be read: {why}", path.display()))
+            ListError::unreadable(format!("{} cannot be read: {why}", path.display()))
         };
         if is_stream(path) {
             return Source::new(Box::new(std::io::stdin()), "standard input", None, format, column, None);
@@ -120,8 +120,8 @@ impl Source {
         format: Option<Format>,
         column: Option<&str>,
         limits: Option<Limits>,
-    ) -> Result<Source, CleanError> {
-        let unreadable = |e| CleanError::failed(format!("{name} cannot be read: {e}"));
+    ) -> Result<Source, ListError> {
+        let unreadable = |e| ListError::unreadable(format!("{name} cannot be read: {e}"));
         let (mut input, packed) = unpack::open(input, limits).map_err(unreadable)?;
         let mut head = Vec::new();
         input.by_ref().take(SAMPLE_BYTES).read_to_end(&mut head).map_err(unreadable)?;
@@ -144,14 +144,14 @@ impl Source {
             Format::Csv => shape.columns = columns::find(&sample(&head, shape.delimiter, whole), column)?,
             Format::Jsonl => shape.key = key(name, &head, whole, column)?,
             Format::Text if column.is_some() => {
-                return Err(CleanError::usage(
+                return Err(ListError::column(
                     "plain text has no columns: leave --column out, or say --format csv",
                 ));
             }
             Format::Text => {}
         }
         if let Some(limits) = limits.filter(|limits| shape.columns.count > limits.columns) {
-            return Err(CleanError::failed(format!("{name} has more than {} columns", limits.columns)));
+            return Err(ListError::unreadable(format!("{name} has more than {} columns", limits.columns)));
         }
         let input = Bounded::new(Box::new(Cursor::new(head).chain(input)) as Box<dyn Read>);
         let reader = match format {
@@ -181,7 +181,7 @@ impl Source {
         &self.shape
     }
 
-    /// Its length in octets, where that is known.
+    /// Its length in bytes, where that is known.
     pub fn size(&self) -> Option<u64> {
         self.size
     }
@@ -190,7 +190,7 @@ impl Source {
     ///
     /// # Errors
     /// When reading fails, a row has no bounds, or a line is no JSON.
-    pub fn next(&mut self, row: &mut Row) -> Result<bool, CleanError> {
+    pub fn next(&mut self, row: &mut Row) -> Result<bool, ListError> {
         loop {
             match self.step(row)? {
                 Step::Row => return Ok(true),
@@ -200,7 +200,7 @@ impl Source {
         }
     }
 
-    /// Unpacked octets that were gone through.
+    /// Unpacked bytes that were gone through.
     pub fn passed(&self) -> u64 {
         match &self.reader {
             Reader::Csv(reader) => reader.position().byte(),
@@ -212,7 +212,7 @@ impl Source {
     ///
     /// # Errors
     /// As [`Source::next`].
-    pub fn step(&mut self, row: &mut Row) -> Result<Step, CleanError> {
+    pub fn step(&mut self, row: &mut Row) -> Result<Step, ListError> {
         let step = self.record()?;
         if step != Step::Row {
             return Ok(step);
@@ -241,7 +241,7 @@ impl Source {
     }
 
     /// Reads the values or the line of the next row.
-    fn record(&mut self) -> Result<Step, CleanError> {
+    fn record(&mut self) -> Result<Step, ListError> {
         let result = match &mut self.reader {
             Reader::Csv(reader) => {
                 reader.get_mut().refill();
@@ -253,9 +253,9 @@ impl Source {
         result.map_err(|error| self.unreadable(&error))
     }
 
-    fn unreadable(&self, error: &std::io::Error) -> CleanError {
+    fn unreadable(&self, error: &std::io::Error) -> ListError {
         let (name, line) = (&self.name, self.line());
-        CleanError::failed(if bounded::is_too_long(error) {
+        ListError::unreadable(if bounded::is_too_long(error) {
             format!(
                 "{name}: the row at line {line} is longer than 1 MiB: is a quote not closed, or are there many blank lines?"
             )
@@ -264,8 +264,8 @@ impl Source {
         })
     }
 
-    fn broken(&self, why: &str) -> CleanError {
-        CleanError::failed(format!("{}: line {} {why}: write one object a line", self.name, self.line()))
+    fn broken(&self, why: &str) -> ListError {
+        ListError::unreadable(format!("{}: line {} {why}: write one object a line", self.name, self.line()))
     }
 
     /// The number of the line that was read last.
@@ -275,6 +275,11 @@ impl Source {
             Reader::Lines { line, .. } => *line,
         }
     }
+}
+
+/// Whether the name stands for standard input or output.
+pub fn is_stream(path: &Path) -> bool {
+    path.as_os_str() == "-"
 }
 
 fn parse(field: &[u8]) -> Option<Address> {
@@ -338,11 +343,11 @@ fn sample(head: &[u8], delimiter: u8, whole: bool) -> Vec<ByteRecord> {
 }
 
 /// The key under which the first object has its address.
-fn key(name: &str, head: &[u8], whole: bool, wanted: Option<&str>) -> Result<String, CleanError> {
+fn key(name: &str, head: &[u8], whole: bool, wanted: Option<&str>) -> Result<String, ListError> {
     let mut lines = head.split(|&b| b == b'\n').enumerate().filter(|(_, line)| !line.trim_ascii().is_empty());
     let Some((at, line)) = lines.next() else { return Ok(wanted.unwrap_or("email").to_owned()) };
     if line.trim_ascii_start().first() == Some(&b'[') {
-        return Err(CleanError::failed(format!(
+        return Err(ListError::unreadable(format!(
             "{name} is a JSON array: write one object a line, as `jq -c '.[]'` does"
         )));
     }
@@ -351,7 +356,7 @@ fn key(name: &str, head: &[u8], whole: bool, wanted: Option<&str>) -> Result<Str
         return Ok(wanted.unwrap_or("email").to_owned());
     }
     let object = Object::parse(line).map_err(|why| {
-        CleanError::failed(format!("{name}: line {} {why}: write one object a line", at + 1))
+        ListError::unreadable(format!("{name}: line {} {why}: write one object a line", at + 1))
     })?;
     let found = match wanted {
         Some(wanted) => object.keys().find(|key| *key == wanted),
@@ -363,7 +368,7 @@ fn key(name: &str, head: &[u8], whole: bool, wanted: Option<&str>) -> Result<Str
     found.map(str::to_owned).ok_or_else(|| {
         let wanted = wanted.unwrap_or("email");
         let keys = columns::listed(object.keys().map(str::to_owned));
-        CleanError::usage(format!(
+        ListError::column(format!(
             "there is no key `{wanted}`: the list has {keys}; name one of them with --column"
         ))
     })

@@ -1,7 +1,7 @@
 //! What a list is, from its name or its beginning.
 
-use crate::cli::clean::columns;
-use crate::cli::clean::{CleanError, Format};
+use crate::columns;
+use crate::{Format, ListError};
 use std::path::Path;
 
 /// The byte order mark in UTF-8, with which spreadsheets begin a CSV file.
@@ -45,7 +45,7 @@ pub(super) fn is_crlf(head: &[u8]) -> bool {
 }
 
 /// Refuses UTF-16 and binary files, which spreadsheets make and people take for lists.
-pub(super) fn refuse_what_is_no_text(name: &str, head: &[u8]) -> Result<(), CleanError> {
+pub(super) fn refuse_what_is_no_text(name: &str, head: &[u8]) -> Result<(), ListError> {
     let what = if head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") {
         "is UTF-16"
     } else if head.starts_with(b"PK\x03\x04") {
@@ -55,7 +55,7 @@ pub(super) fn refuse_what_is_no_text(name: &str, head: &[u8]) -> Result<(), Clea
     } else {
         return Ok(());
     };
-    Err(CleanError::failed(format!("{name} {what}: save it as CSV in UTF-8")))
+    Err(ListError::unreadable(format!("{name} {what}: save it as CSV in UTF-8")))
 }
 
 fn first_line(head: &[u8]) -> &[u8] {

@@ -1,13 +1,13 @@
 //! What the rows of a list look like, and how they are written with a verdict behind them.
 
-use crate::cli::clean::columns::Columns;
-use crate::cli::clean::json;
-use crate::cli::clean::{Format, Verdict};
+use crate::columns::Columns;
+use crate::json;
+use crate::{Format, Verdict};
 use csv::ByteRecord;
 
 /// The form that the list has and keeps. Plain text becomes CSV without a header: a line in, a line out.
 #[derive(Debug, Clone)]
-pub(crate) struct Shape {
+pub struct Shape {
     pub format: Format,
     /// Between the values of CSV.
     pub delimiter: u8,
@@ -16,7 +16,7 @@ pub(crate) struct Shape {
     /// The list begins with a byte order mark.
     pub bom: bool,
     /// Which column of CSV holds the address.
-    pub(in crate::cli::clean) columns: Columns,
+    pub(crate) columns: Columns,
     /// The names of the columns, where there is a header.
     pub header: ByteRecord,
     /// Which key of a JSON object holds the address.
@@ -25,7 +25,6 @@ pub(crate) struct Shape {
 
 impl Shape {
     /// Which column of the output has the address; none where it is JSON lines.
-    #[cfg(feature = "fuzzing")]
     pub fn address_column(&self) -> Option<usize> {
         (self.format != Format::Jsonl).then_some(self.columns.address)
     }

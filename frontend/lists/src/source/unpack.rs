@@ -10,7 +10,7 @@ use std::rc::Rc;
 const GZIP: &[u8] = b"\x1f\x8b\x08";
 const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
 
-/// How many octets of a packed input were read.
+/// How many bytes of a packed input were read.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Count(Rc<Cell<u64>>);
 
@@ -23,7 +23,7 @@ impl Count {
 struct Counted {
     input: Box<dyn Read>,
     count: Count,
-    /// How many octets may be read before the next one comes out.
+    /// How many bytes may be read before the next one comes out.
     left: Rc<Cell<u64>>,
 }
 

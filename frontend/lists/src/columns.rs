@@ -1,8 +1,8 @@
 //! Which column of a CSV list holds the addresses, and whether the first record is a header.
 
-use super::CleanError;
+use crate::ListError;
 use csv::ByteRecord;
-use engine::proto::address::Address;
+use engine_proto::address::Address;
 
 /// What was found out from the first records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,7 @@ const WEAK_NAME: &str = "address";
 ///
 /// # Errors
 /// When there is no such column; the columns that there are are named.
-pub(super) fn find(sample: &[ByteRecord], wanted: Option<&str>) -> Result<Columns, CleanError> {
+pub(super) fn find(sample: &[ByteRecord], wanted: Option<&str>) -> Result<Columns, ListError> {
     let Some(first) = sample.first() else {
         return Ok(Columns { address: 0, header: false, count: 1 });
     };
@@ -38,12 +38,12 @@ pub(super) fn find(sample: &[ByteRecord], wanted: Option<&str>) -> Result<Column
             Ok(number) if (1..=first.len()).contains(&number) => {
                 columns(number - 1, is_header(sample, number - 1))
             }
-            Ok(number) => Err(CleanError::usage(format!(
+            Ok(number) => Err(ListError::column(format!(
                 "there is no column {number}: the list has {} ({})",
                 first.len(),
                 names(first)
             ))),
-            Err(_) => Err(CleanError::usage(format!(
+            Err(_) => Err(ListError::column(format!(
                 "there is no column `{wanted}`: the list has {}; name one of them, or its number, with --column",
                 names(first)
             ))),
@@ -61,7 +61,7 @@ pub(super) fn find(sample: &[ByteRecord], wanted: Option<&str>) -> Result<Column
         Some(at) => columns(at, true),
         // A lone column cannot be mistaken for another one.
         None if first.len() == 1 => columns(0, false),
-        None => Err(CleanError::usage(format!(
+        None => Err(ListError::column(format!(
             "no column looks like addresses: the list has {}; name one of them, or its number, with --column",
             names(first)
         ))),
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn errors_name_the_columns() {
         let said =
-            |text: &str, wanted: Option<&str>| find(&sample(text), wanted).expect_err("an error").message;
+            |text: &str, wanted: Option<&str>| find(&sample(text), wanted).expect_err("an error").to_string();
         assert_eq!(
             said("id,name\n1,Joe", Some("email")),
             "there is no column `email`: the list has id, name; name one of them, or its number, with --column"

@@ -1,6 +1,6 @@
 //! What is written behind a row.
 
-use engine::proto::verdict::Reason;
+use engine_proto::verdict::Reason;
 
 /// A verdict in the words of the API contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -29,7 +29,7 @@ impl Verdict {
     }
 
     /// Its number, by which verdicts are kept by the million. 0 is no verdict.
-    pub(crate) fn code(self) -> u8 {
+    pub fn code(self) -> u8 {
         let at = Verdict::all().position(|verdict| verdict == self);
         at.map_or(0, |at| at as u8 + 1)
     }
