@@ -1,11 +1,11 @@
 //! The way to the engine's threads and back, and a whole fast check but for its HTTP, against a resolver on loopback.
 
 use api::{Findings, Verification};
+use checks::fast;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use engine::config::{EngineConfig, Network};
 use engine::proto::address::Address;
 use engine::{Client, Engine, Priority, Request};
-use frontend::fast;
 use futures_lite::future::block_on;
 use mailnet::{Mailnet, Scenario};
 use std::hint::black_box;

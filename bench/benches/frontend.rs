@@ -1,8 +1,8 @@
 //! What the front end does for every request beside the engine and the store: the key, the rate limit, the JSON.
 
 use api::{Checks, FastFindings, Findings, Reason, Verification};
+use checks::auth::ApiKey;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use frontend::auth::ApiKey;
 use std::hint::black_box;
 use store::rate_limit::{Counters, Kept, Row, WindowId};
 use store::{KeyId, KeyMode};

@@ -1,8 +1,8 @@
 //! The store: a hold and its settlement alone and in a group commit, and the look-up of a key. The disk under the
 //! temporary folder decides over the first two.
 
+use checks::auth::ApiKey;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use frontend::auth::ApiKey;
 use std::cell::Cell;
 use std::hint::black_box;
 use std::path::Path;

@@ -7,8 +7,8 @@
 //! It prints `listening on http://ADDR` and serves on one thread until it is killed. Its driver is io_uring where the
 //! kernel lets it, or the one of its argument: `io_uring` or `epoll`.
 
+use checks::runtime;
 use engine::config::DriverChoice;
-use frontend::runtime;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderValue};

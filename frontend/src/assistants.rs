@@ -3,7 +3,6 @@
 //! Beside the API, as they keep other forms: OAuth's errors, JSON-RPC's answers, tokens in place of keys. What users
 //! see in a browser on the way to a connection is the dashboard's ([`crate::web`]).
 
-use crate::auth::bearer_token;
 use crate::config::Config;
 use crate::mcp::Visit;
 use crate::mcp::message::Headers;
@@ -14,9 +13,10 @@ use crate::oauth::site::{MCP, REGISTER, RESOURCE_METADATA, REVOKE, Site, TOKEN};
 use crate::oauth::{failed, json_error, json_reply, registration, token};
 use crate::refusal::Refusal;
 use crate::router::{Method, Reply};
-use crate::web::throttle::Throttle;
 use crate::worker::Worker;
 use bytes::Bytes;
+use checks::auth::bearer_token;
+use checks::throttle::Throttle;
 use serde_json::json;
 use std::future::Future;
 use std::io;
@@ -202,7 +202,7 @@ fn authenticate(worker: &Worker, assistants: &Assistants, head: &Head) -> Result
     let Some(token) = token else { return Err(refuse(false, "connect first: this needs an access token")) };
     let secret = std::str::from_utf8(token).ok().and_then(Secret::parse_access);
     let Some(secret) = secret else { return Err(refuse(true, "this is no access token of a connection")) };
-    match worker.store.connection_of(&secret.hash(), clock::now()) {
+    match worker.checks.store.connection_of(&secret.hash(), clock::now()) {
         Ok(Some(connection)) => Ok(connection),
         Ok(None) => Err(refuse(true, "the token has expired, or its connection has ended")),
         Err(error) => Err(failed(&error)),

@@ -24,8 +24,8 @@ mod serve;
 mod table;
 
 use crate::config::ConfigError;
-use crate::engine_client::Backend;
 use account::Place;
+use checks::engine_client::Backend;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use engine::StartError;

@@ -11,8 +11,8 @@ pub mod plans;
 pub mod settings;
 pub mod sources;
 
-use crate::batch::Limits;
-use crate::gateway::Gateway;
+use checks::batch::Limits;
+use checks::gateway::Gateway;
 use engine::config::EngineConfig;
 use engine::proto::address::Address;
 use engine::proto::lists::SpamTraps;

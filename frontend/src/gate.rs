@@ -1,5 +1,5 @@
-//! How many connections a thread has, which of them gives way when there is no place left, what the thread has
-//! promised to finish, and the word that it is time to go.
+//! How many connections a thread has, which of them gives way when there is no place left, and the word that it is time
+//! to go.
 //!
 //! For one thread and its tasks: nothing here is shared with other threads.
 
@@ -13,7 +13,6 @@ use std::task::{Context, Poll, Waker};
 pub struct Gate {
     places: usize,
     taken: Cell<usize>,
-    promises: Cell<usize>,
     next: Cell<u64>,
     draining: Cell<bool>,
     /// Places whose connections are idle, by the order in which they became so.
@@ -45,18 +44,12 @@ pub enum Parting {
     GivesWay,
 }
 
-/// Work that a drain waits for, whether its caller is there or not; done when dropped.
-pub struct Promise {
-    gate: Rc<Gate>,
-}
-
 impl Gate {
     /// A gate with so many places.
     pub fn new(places: usize) -> Rc<Gate> {
         Rc::new(Gate {
             places,
             taken: Cell::new(0),
-            promises: Cell::new(0),
             next: Cell::new(0),
             draining: Cell::new(false),
             idle: RefCell::default(),
@@ -78,15 +71,9 @@ impl Gate {
         }
     }
 
-    /// Promises to finish something. Needs no place: its connection has one, or had.
-    pub fn promise(self: &Rc<Gate>) -> Promise {
-        self.promises.set(self.promises.get() + 1);
-        Promise { gate: Rc::clone(self) }
-    }
-
-    /// Waits until every place is free and every promise kept.
+    /// Waits until every place is free.
     pub async fn empty(&self) {
-        self.wait_until(|gate| gate.taken.get() == 0 && gate.promises.get() == 0).await;
+        self.wait_until(|gate| gate.taken.get() == 0).await;
     }
 
     /// Tells everybody who has a place that it is time to go.
@@ -190,13 +177,6 @@ impl Drop for Place {
     }
 }
 
-impl Drop for Promise {
-    fn drop(&mut self) {
-        self.gate.promises.set(self.gate.promises.get() - 1);
-        self.gate.wake();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,10 +194,7 @@ mod tests {
         let mut second = pin!(gate.place());
         assert!(poll(second.as_mut()).is_pending());
         assert!(poll(pin!(gate.empty())).is_pending());
-        let promise = gate.promise();
         drop(first);
-        assert!(poll(pin!(gate.empty())).is_pending());
-        drop(promise);
         assert!(poll(pin!(gate.empty())).is_ready());
         assert!(poll(second).is_ready());
     }

@@ -16,19 +16,19 @@ mod pulse;
 mod unclear;
 mod visit;
 
-use crate::auth::{self, AuthError, Caller};
 use crate::gate::{Parting, Place};
-use crate::metrics::{Answered, count};
 use crate::refusal::{LimitNumbers, Refusal};
 use crate::router::{self, Access, Call, Method, Reply, Route};
-use crate::routes::verify::full::PROBE_TIME_MAX;
-use crate::survive::survive;
 use crate::tls::{Tls, TlsStream};
 use crate::web::lists::downloads::Pieces;
 use crate::worker::Worker;
 use api::ErrorCode;
 use body::{Bounds, Unread};
 use bytes::Bytes;
+use checks::auth::{self, AuthError, Caller};
+use checks::counters::{Answered, count};
+use checks::full::PROBE_TIME_MAX;
+use checks::survive::survive;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -98,7 +98,7 @@ async fn converse<S>(stream: S, worker: Rc<Worker>, place: Place, peer: IpAddr)
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
-    let tally = Arc::clone(&worker.tally);
+    let tally = Arc::clone(&worker.checks.tally);
     let pulse = Pulse::new(place);
     let mut watch = Watch::new(Rc::clone(&pulse), Patience { head: HEAD_TIME_MAX, write: WRITE_TIME_MAX });
     let stream = MonoioIo::new(Watched::new(stream, Rc::clone(&pulse)));
@@ -160,7 +160,7 @@ struct Note {
 
 async fn respond(request: Request<Incoming>, worker: Rc<Worker>, peer: IpAddr) -> Response<Outgoing> {
     let began = Instant::now();
-    let tally = Arc::clone(&worker.tally);
+    let tally = Arc::clone(&worker.checks.tally);
     let mut note = Note {
         method: method_name(request.method().as_str()),
         path: "-",
@@ -281,7 +281,7 @@ fn admit(route: &Route, headers: &HeaderMap, worker: &Worker) -> Result<Option<C
     // Two of them, and it is not clear who calls.
     let caller = match sent.next() {
         Some(_) => Err(AuthError::Invalid),
-        None => auth::authenticate(first, |hash| worker.store.key_by_hash(hash)),
+        None => auth::authenticate(first, |hash| worker.checks.store.key_by_hash(hash)),
     };
     let caller = caller.map_err(|error| {
         Refusal::unauthorized(match error {
@@ -290,7 +290,7 @@ fn admit(route: &Route, headers: &HeaderMap, worker: &Worker) -> Result<Option<C
             AuthError::Revoked => ErrorCode::ApiKeyRevoked,
         })
     })?;
-    worker.store.key_used(caller.key, clock::now());
+    worker.checks.store.key_used(caller.key, clock::now());
     Ok(Some(caller))
 }
 

@@ -8,12 +8,11 @@ pub mod tools;
 
 use crate::oauth::site::Site;
 use crate::refusal::Refusal;
-use crate::routes::verify::{fast, full};
 use crate::worker::Worker;
-use crate::{convert, metrics};
 use api::{ErrorCode, Findings, Mode, Reason, Verification};
+use checks::full::{self, Payer};
+use checks::{CheckError, convert, counters, fast};
 use engine::proto::address::Address;
-use full::{Denied, Payer};
 use message::{Age, Answer, Headers, LEGACY, Message, Request};
 use serde_json::{Map, Value, json};
 use std::rc::Rc;
@@ -91,11 +90,11 @@ impl Visit<'_> {
         let mode = if call.full { Mode::Full } else { Mode::Fast };
         self.count(if call.full { Row::Verify } else { Row::Fast })?;
         let verification = match mode {
-            Mode::Fast => fast::check(self.worker, call.email).await?,
+            Mode::Fast => fast::check(&self.worker.checks, call.email).await?,
             Mode::Full => self.full_check(call).await?,
         };
         let mode = if mode == Mode::Full { "full" } else { "fast" };
-        self.worker.tally.checked(metrics::Checked { mode, reason: verification.reason.as_str() });
+        self.worker.checks.tally.checked(counters::Checked { mode, reason: verification.reason.as_str() });
         let mut value =
             serde_json::to_value(&verification).map_err(|error| Refusal::defect().inside(error))?;
         value["full_checks_left"] = self.left()?.into();
@@ -114,23 +113,23 @@ impl Visit<'_> {
             });
         };
         let payer = Payer { account: self.connection.account, connection: Some(self.connection.id) };
-        match full::check_for(self.worker, payer, address).await {
+        match full::check(&self.worker.checks, payer, address).await {
             Ok(checked) => Ok(Verification {
                 email,
                 reason: checked.reason,
                 credits_remaining: checked.credits_remaining,
                 findings: Findings::Full { cached: checked.cached, detail: None },
             }),
-            Err(Denied::Refused(refusal)) => Err(refusal.into()),
-            Err(Denied::Attempt(AttemptError::Spent { allowance })) => Err(self.spent(allowance)),
-            Err(Denied::Attempt(_)) => Err(self.ended()),
+            Err(CheckError::Attempt(AttemptError::Spent { allowance })) => Err(self.spent(allowance)),
+            Err(CheckError::Attempt(_)) => Err(self.ended()),
+            Err(error) => Err(error.into()),
         }
     }
 
     fn account(&self, arguments: &Map<String, Value>) -> Result<Value, ToolError> {
         tools::read_account(arguments).map_err(|why| ToolError(why.into()))?;
         self.count(Row::Account)?;
-        let store = &self.worker.store;
+        let store = &self.worker.checks.store;
         let account = store.account(self.connection.account, clock::now())?;
         let account =
             account.ok_or_else(|| Refusal::defect().inside("a connection's account is not there"))?;
@@ -147,16 +146,16 @@ impl Visit<'_> {
 
     /// A connection is under the limits of a key of its account.
     fn count(&self, row: Row) -> Result<(), ToolError> {
-        let terms = self.worker.store.terms(self.connection.account);
+        let terms = self.worker.checks.store.terms(self.connection.account);
         let terms = terms.ok_or_else(|| Refusal::defect().inside("a connection's account is not there"))?;
         let key = KeyId(self.connection.id.0);
-        self.worker.limiter.count(key, row, &terms.limits, clock::now()).map_err(Refusal::from)?;
+        self.worker.checks.limiter.count(key, row, &terms.limits, clock::now()).map_err(Refusal::from)?;
         Ok(())
     }
 
     /// Full checks left, as of now.
     fn left(&self) -> Result<u32, Refusal> {
-        let all = self.worker.store.connections(self.connection.account, clock::now())?;
+        let all = self.worker.checks.store.connections(self.connection.account, clock::now())?;
         Ok(all.iter().find(|found| found.id == self.connection.id).map_or(0, Connection::left))
     }
 
@@ -190,6 +189,12 @@ impl From<Refusal> for ToolError {
             }
         }
         ToolError(format!("{}: {}", refusal.body.error.as_str(), refusal.body.message))
+    }
+}
+
+impl From<CheckError> for ToolError {
+    fn from(error: CheckError) -> ToolError {
+        Refusal::from(error).into()
     }
 }
 

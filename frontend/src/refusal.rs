@@ -5,11 +5,14 @@
 
 use crate::digits;
 use api::{ErrorBody, ErrorCode, Issue};
+use checks::CheckError;
+use checks::engine_client::NoFinding;
+use engine::Outage;
 use engine::proto::limits::{REFUSALS_STEP, REFUSALS_STEPS};
 use std::borrow::Cow;
 use std::time::Duration;
 use store::rate_limit::{RateLimited, Standing, fair_use};
-use store::{HoldError, StoreError};
+use store::{HoldError, SettleError, StoreError};
 
 /// See the module.
 #[derive(Clone)]
@@ -193,6 +196,42 @@ impl From<RateLimited> for Refusal {
         let mut refusal = Refusal::new(ErrorCode::RateLimited, message);
         refusal.headers.extend(LimitNumbers::of(&standing).headers());
         refusal.header("retry-after", wait.to_string())
+    }
+}
+
+impl From<CheckError> for Refusal {
+    fn from(error: CheckError) -> Refusal {
+        match error {
+            CheckError::Store(error) => error.into(),
+            CheckError::Hold(error) => error.into(),
+            CheckError::RateLimited(limited) => limited.into(),
+            CheckError::NoFinding(none) => none.into(),
+            CheckError::TimedOut => Refusal::full().inside("the engine did not answer in time"),
+            CheckError::NotSettled { hold, error } => {
+                let refusal = match &error {
+                    SettleError::Store(StoreError::Unknown(_)) => Refusal::unknown(),
+                    _ => Refusal::unready(),
+                };
+                refusal.inside(format!("hold {hold} was not settled: {error}"))
+            }
+            CheckError::NoRandomBits(error) => Refusal::unready().inside(error),
+            CheckError::Defect(what) => Refusal::defect().inside(what),
+            // Who asks for a connection tells its user in words of its own.
+            CheckError::Attempt(error) => Refusal::defect().inside(error),
+        }
+    }
+}
+
+impl From<NoFinding> for Refusal {
+    fn from(none: NoFinding) -> Refusal {
+        match none {
+            NoFinding::Outage(Outage::Unavailable) => Refusal::outage(),
+            NoFinding::Refused(engine::Refusal::Full) | NoFinding::Outage(Outage::Crowded) => Refusal::full(),
+            NoFinding::Outage(Outage::OverBudget(after)) => Refusal::over_budget(after),
+            NoFinding::Outage(Outage::Stopping) | NoFinding::Refused(engine::Refusal::Stopping) => {
+                Refusal::unready()
+            }
+        }
     }
 }
 

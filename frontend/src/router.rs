@@ -1,11 +1,11 @@
 //! The one table of what the API answers to: method, path, who may call and how often, handler.
 
-use crate::auth::Caller;
 use crate::refusal::Refusal;
 use crate::routes::{account, batch, health, openapi, verify};
 use crate::web::docs;
 use crate::worker::Worker;
 use bytes::Bytes;
+use checks::auth::Caller;
 use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;

@@ -1,17 +1,20 @@
 //! The frontend threads: each accepts on its own socket and serves its connections, until told to drain.
 
-use crate::engine_client::{EngineClient, Line};
 use crate::gate::Gate;
 use crate::http;
-use crate::limiter::Limiter;
-use crate::metrics::{Tally, count};
-use crate::peers::Peers;
-use crate::routes::verify::full::PROBE_TIME_MAX;
-use crate::runtime::{self, Driver};
 use crate::status::{Phase, Status};
-use crate::survive::survive;
 use crate::tls::Tls;
 use crate::worker::{Commons, Worker};
+use checks::Checks;
+use checks::counters::{Tally, count};
+use checks::drain::Drain;
+use checks::engine_client::{EngineClient, Line};
+use checks::full::PROBE_TIME_MAX;
+use checks::full::shared::Flights;
+use checks::limiter::Limiter;
+use checks::peers::Peers;
+use checks::runtime::{self, Driver};
+use checks::survive::survive;
 use monoio::io::AsyncReadRent;
 use monoio::net::{TcpListener, UnixStream};
 use std::cell::RefCell;
@@ -42,6 +45,8 @@ pub struct Common {
     pub limiter: Arc<Limiter>,
     /// The server's phase.
     pub status: Arc<Status>,
+    /// Charged checks under way, on all threads.
+    pub flights: Arc<Flights>,
     /// What all threads share.
     pub commons: Arc<Commons>,
     /// Most connections of a thread at once.
@@ -82,21 +87,30 @@ impl Station {
         let listener = TcpListener::from_std(self.listener)?;
         let leash = UnixStream::from_std(self.leash)?;
         let gate = Gate::new(self.common.connections);
+        let drain = Rc::<Drain>::default();
         let engine = EngineClient::new(self.line);
         let worker = Rc::new(Worker {
-            store: self.common.store,
-            limiter: self.common.limiter,
-            engine: Rc::clone(&engine),
-            domains: RefCell::default(),
+            checks: Rc::new(Checks {
+                store: self.common.store,
+                limiter: self.common.limiter,
+                engine: Rc::clone(&engine),
+                domains: RefCell::default(),
+                flights: self.common.flights,
+                drain: Rc::clone(&drain),
+                tally: self.tally,
+            }),
             status: self.common.status,
             gate: Rc::clone(&gate),
             commons: self.common.commons,
-            tally: self.tally,
         });
         monoio::spawn(async move { engine.deliver().await });
         first(accept(&listener, &worker, &self.common.peers, &self.common.tls), released(leash)).await;
         gate.drain();
-        if monoio::time::timeout(DRAIN_TIME_MAX, gate.empty()).await.is_err() {
+        let ended = async {
+            gate.empty().await;
+            drain.done().await;
+        };
+        if monoio::time::timeout(DRAIN_TIME_MAX, ended).await.is_err() {
             tracing::warn!(
                 "some requests did not end in time; their credits are given back at the next start"
             );
@@ -118,7 +132,7 @@ async fn accept(listener: &TcpListener, worker: &Rc<Worker>, peers: &Arc<Peers>,
                 continue;
             }
         };
-        let tally = Arc::clone(&worker.tally);
+        let tally = Arc::clone(&worker.checks.tally);
         count(&tally.accepted);
         let Some(guest) = peers.enter(peer.ip()) else {
             count(&tally.refused);

@@ -27,17 +27,17 @@ pub mod session;
 pub mod sessions;
 pub mod signin;
 pub mod signup;
-pub mod throttle;
 pub mod usage;
 
 pub use problem::Problem;
 pub use routes::{Access, Body, Found, find};
 
-use crate::batch::Door;
 use crate::config::Config;
 use crate::router::Reply;
 use crate::worker::Worker;
 use bytes::Bytes;
+use checks::batch::Door;
+use checks::throttle::Throttle;
 use form::Form;
 use lists::downloads::{Downloads, Pieces};
 use lists::upload::Incoming;
@@ -51,7 +51,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use store::Store;
 use store::clock;
-use throttle::Throttle;
 
 /// What all threads share of the dashboard.
 pub struct Web {
@@ -187,7 +186,7 @@ impl Asked {
 
     /// The answer, and what the log is told where something went wrong here.
     pub async fn answer(self, given: Given) -> (Reply, Option<String>) {
-        let signed_in = match session::signed_in(&*self.worker.store, &self.head, clock::now()).await {
+        let signed_in = match session::signed_in(&*self.worker.checks.store, &self.head, clock::now()).await {
             Ok(signed_in) => signed_in,
             Err(problem) => return problem.render(None),
         };

@@ -1,46 +1,30 @@
 //! What a frontend thread has at hand.
 
 use crate::assistants::Assistants;
-use crate::batch::Door;
-use crate::engine_client::EngineClient;
 use crate::gate::Gate;
-use crate::gateway::Gateways;
-use crate::idempotency::InProgress;
-use crate::known_domains::KnownDomains;
-use crate::limiter::Limiter;
-use crate::metrics::Tally;
-use crate::routes::verify::full::flights::Flights;
 use crate::status::Status;
 use crate::web::Web;
-use std::cell::RefCell;
+use checks::Checks;
+use checks::batch::Door;
+use checks::gateway::Gateways;
+use checks::idempotency::InProgress;
 use std::rc::Rc;
 use std::sync::Arc;
-use store::Store;
 
 /// The state of one frontend thread.
 pub struct Worker {
-    /// Accounts, keys and credits.
-    pub store: Arc<dyn Store>,
-    /// How much keys and accounts may ask.
-    pub limiter: Arc<Limiter>,
-    /// The way to the engine.
-    pub engine: Rc<EngineClient>,
-    /// What fast checks found out about domains.
-    pub domains: RefCell<KnownDomains>,
+    /// What charges and asks.
+    pub checks: Rc<Checks>,
     /// The server's phase.
     pub status: Arc<Status>,
-    /// Connections, and charged checks whose callers may be gone: what a drain waits for.
+    /// Connections.
     pub gate: Rc<Gate>,
     /// What it shares with the other threads.
     pub commons: Arc<Commons>,
-    /// What this thread counts.
-    pub tally: Arc<Tally>,
 }
 
 /// What all frontend threads share, beside the store.
 pub struct Commons {
-    /// Charged checks under way.
-    pub flights: Arc<Flights>,
     /// Idempotency keys under way.
     pub in_progress: Arc<InProgress>,
     /// The way to the feeder of batches.

@@ -4,7 +4,7 @@
 //! nothing: either the account is there and the file has its keys, or it is not and the next start writes the file
 //! anew. Should the file be lost all the same: `mailprobe key create default` makes another key.
 
-use crate::auth::ApiKey;
+use checks::auth::ApiKey;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

@@ -3,11 +3,11 @@
 use super::flags::{ENGINE, Flags, STATE};
 use super::installation::{self, Keeper, Sharing};
 use super::{Failure, StartEngine, log, open_files};
-use crate::convert;
-use crate::detail::detail;
-use crate::engine_client::Line;
-use crate::fast::judge;
 use api::{Checked, Detail, FastFindings, Findings, Reason, Verification};
+use checks::convert;
+use checks::detail::detail;
+use checks::engine_client::Line;
+use checks::fast::judge;
 use engine::proto::address::Address;
 use engine::{Answer, Finding, Outage, Priority, Refusal, Request};
 use std::io::{self, Write};

@@ -4,7 +4,7 @@
 use super::place::{Place, execute, output_failed, unexpected};
 use super::table::{write_json, write_table};
 use crate::admin::{Command, Response};
-use crate::auth::ApiKey;
+use checks::auth::ApiKey;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::io::{self, Write};

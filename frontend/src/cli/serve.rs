@@ -10,25 +10,25 @@ use super::{Failure, StartEngine, log, open_files};
 use crate::admin::first_run::first_run;
 use crate::admin::server::AdminServer;
 use crate::assistants::Assistants;
-use crate::batch::{Door, Feeder, Limits};
 use crate::config::Config;
-use crate::engine_client::Backend;
-use crate::engine_memory;
-use crate::housekeeping::Housekeeping;
-use crate::keeper::Keeper;
-use crate::limiter::{self, Limiter};
 use crate::listen::Listeners;
 use crate::metrics::Metrics;
 use crate::metrics::endpoint::Endpoint;
-use crate::peers::Peers;
 use crate::reference;
-use crate::runtime::{self, Choice};
 use crate::server::{Common, Station};
 use crate::status::{Phase, Status};
-use crate::survive::log_panics;
 use crate::tls::Tls;
 use crate::web::Web;
 use crate::worker::Commons;
+use checks::batch::{Door, Feeder, Limits};
+use checks::engine_client::Backend;
+use checks::engine_memory;
+use checks::housekeeping::Housekeeping;
+use checks::keeper::Keeper;
+use checks::limiter::{self, Limiter};
+use checks::peers::Peers;
+use checks::runtime::{self, Choice};
+use checks::survive::log_panics;
 use engine::config::EngineConfig;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -257,7 +257,6 @@ impl Crew<'_> {
         let description = api::openapi::document(self.config.base_url());
         let base = reference::base(self.config.public_url.as_deref(), self.tls.is_some(), listeners.address);
         let commons = Arc::new(Commons {
-            flights: Arc::default(),
             in_progress: Arc::default(),
             door: Arc::clone(door),
             gateways: self.config.gateways()?,
@@ -271,6 +270,7 @@ impl Crew<'_> {
             driver: self.choice.driver,
             store: Arc::clone(self.store),
             limiter: Arc::clone(self.limiter),
+            flights: Arc::default(),
             status: Arc::clone(status),
             commons,
             connections: self.config.connections.div_ceil(count),

@@ -3,7 +3,7 @@
 use super::settings::{self, SETTINGS};
 use super::{Config, ConfigError, StateFile, one_line};
 use super::{canaries, gateways, plans, sources};
-use crate::gateway::Gateway;
+use checks::gateway::Gateway;
 use std::path::Path;
 use store::Plan;
 use toml::Spanned;

@@ -5,7 +5,7 @@
 use super::file::{Fault, canonical, unknown};
 use super::settings::number;
 use super::{Config, ConfigError};
-use crate::gateway::{Gateway, Gateways, Secret};
+use checks::gateway::{Gateway, Gateways, Secret};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use toml::Value;

@@ -1,10 +1,10 @@
-//! Requests of API gateways: who is billed for them, and what is refused ([`gateway`](crate::gateway) judges).
+//! Requests of API gateways: who is billed for them, and what is refused ([`gateway`](checks::gateway) judges).
 
-use crate::auth::Caller;
-use crate::gateway::{Gateway, Guest, OFFERED_PATH};
 use crate::refusal::Refusal;
 use crate::worker::Worker;
 use api::{ErrorCode, NOT_AVAILABLE_ON};
+use checks::auth::Caller;
+use checks::gateway::{Gateway, Guest, OFFERED_PATH};
 use hyper::header::{self, HeaderMap, HeaderValue};
 use store::clock;
 use store::id::random_bits;
@@ -55,7 +55,7 @@ fn values<'h>(headers: &'h HeaderMap, name: &str) -> Vec<&'h [u8]> {
 /// The guest's account. From memory, but for the first request and the first after a change of plan.
 async fn account_of(gateway: &Gateway, guest: Guest<'_>, worker: &Worker) -> Result<AccountId, Refusal> {
     let Guest { user, plan } = guest;
-    if let Some(account) = worker.store.gateway_account(&gateway.name, &user, plan) {
+    if let Some(account) = worker.checks.store.gateway_account(&gateway.name, &user, plan) {
         return Ok(account);
     }
     let bits = random_bits().map_err(|error| Refusal::unready().inside(error))?;
@@ -67,7 +67,7 @@ async fn account_of(gateway: &Gateway, guest: Guest<'_>, worker: &Worker) -> Res
         plan: plan.to_owned(),
         users_max: gateway.users_max,
     };
-    match worker.store.open_gateway_account(user, now).await {
+    match worker.checks.store.open_gateway_account(user, now).await {
         Ok(account) => Ok(account.id),
         Err(ChangeError::TooMany) => {
             let inside = format!("the gateway {} has as many users as its users_max", gateway.name);

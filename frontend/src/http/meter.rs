@@ -4,13 +4,13 @@
 //! counter for each mode. The mode is known from the query, or from a body without which the query says nothing; a
 //! request whose mode cannot be known, because the body is broken or cannot be read, counts as a full check.
 
-use crate::auth::Caller;
 use crate::query::Query;
 use crate::refusal::Refusal;
 use crate::router::{Feature, Limit, Method, Route};
 use crate::worker::Worker;
 use api::Mode;
 use api::request::{choice, mode_of};
+use checks::auth::Caller;
 use store::Terms;
 use store::clock;
 use store::rate_limit::{RateLimited, Row, Standing};
@@ -69,9 +69,9 @@ pub fn count(
     standing: &mut Option<Standing>,
 ) -> Result<(), Refusal> {
     let (Some(caller), Counter::Row(row)) = (caller, counter) else { return Ok(()) };
-    let terms = worker.store.terms(caller.account);
+    let terms = worker.checks.store.terms(caller.account);
     let terms = terms.ok_or_else(|| Refusal::defect().inside("a key's account is not there"))?;
-    let counted = worker.limiter.count(caller.key, row, &terms.limits, clock::now());
+    let counted = worker.checks.limiter.count(caller.key, row, &terms.limits, clock::now());
     *standing = Some(counted.unwrap_or_else(|limited| limited.0));
     judge(route.feature, &terms, counted)
 }

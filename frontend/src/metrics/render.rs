@@ -1,8 +1,9 @@
 //! From what was counted to the page.
 
+use super::Metrics;
 use super::process;
 use super::text::{Kind, Page};
-use super::{Counts, Metrics, Tally};
+use checks::counters::{Counts, Tally};
 use engine::SourceFigures;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -2,7 +2,9 @@
 
 use super::text::{Kind, Page};
 use super::*;
+use checks::counters::{Answered, Checked, count};
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::time::Duration;
 
 /// A strict reader of the text format: samples by name and labels.
 ///

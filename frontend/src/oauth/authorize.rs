@@ -218,7 +218,7 @@ impl<'f> Request<'f> {
             allowance,
             expires_at: now + days * DAY_MS,
         };
-        match visit.worker.store.consent(new, now).await {
+        match visit.worker.checks.store.consent(new, now).await {
             Ok(()) => Ok(page::see_other(self.back(&[("code", code.reveal())]))),
             Err(ConnectError::TooMany) => {
                 let message =

@@ -43,7 +43,7 @@ pub enum NoClient {
 /// [`NoClient`].
 pub async fn find(worker: &Worker, assistants: &Assistants, id: &str) -> Result<Client, NoClient> {
     if let Ok(registered) = id.parse::<ClientId>() {
-        let found = worker.store.client(registered, clock::now()).map_err(NoClient::Store)?;
+        let found = worker.checks.store.client(registered, clock::now()).map_err(NoClient::Store)?;
         let found = found.ok_or(NoClient::Unknown)?;
         let redirect_uris = found.redirect_uris.iter().filter_map(|uri| Uri::parse(uri)).collect();
         return Ok(Client { id: id.to_owned(), name: found.name, redirect_uris, host: None });

@@ -12,7 +12,7 @@ use store::{Connection, GrantError};
 /// `GET /connections`.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
-    let connections = visit.worker.store.connections(signed_in.account, clock::now())?;
+    let connections = visit.worker.checks.store.connections(signed_in.account, clock::now())?;
     let body = html! {
         h1 { "Connections" }
         p { "Assistants that may check addresses for you, within what you have allowed them." }
@@ -33,7 +33,7 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
 pub async fn end(visit: Visit) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
     let id = visit.form.text("connection").parse().map_err(|_| Problem::not_found())?;
-    match visit.worker.store.end_connection(signed_in.account, id).await {
+    match visit.worker.checks.store.end_connection(signed_in.account, id).await {
         Ok(()) => Ok(page::see_other("/connections?ended=1")),
         // Another account's is as good as not there.
         Err(GrantError::Unknown | GrantError::Reused) => Err(Problem::not_found()),

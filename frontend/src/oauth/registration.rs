@@ -34,7 +34,7 @@ pub async fn register(call: Call) -> Reply {
         Ok(bits) => ClientId::new(now, bits),
         Err(error) => return failed(&error),
     };
-    match call.worker.store.register_client(NewClient { id, name, redirect_uris }, now).await {
+    match call.worker.checks.store.register_client(NewClient { id, name, redirect_uris }, now).await {
         Ok(client) => answer(&client),
         Err(ConnectError::TooMany) => {
             json_error(503, "temporarily_unavailable", "too many clients are registered")

@@ -40,7 +40,7 @@ pub async fn revoke(call: Call) -> Reply {
             (None, Some(refresh)) => refresh.family_hash(),
             (None, None) => return Ok(()),
         };
-        match call.worker.store.give_back(secret, client.to_owned()).await {
+        match call.worker.checks.store.give_back(secret, client.to_owned()).await {
             Ok(()) | Err(GrantError::Unknown | GrantError::Reused) => Ok(()),
             Err(error) => Err(failed(&error)),
         }
@@ -67,7 +67,7 @@ async fn redeem(call: &Call, fields: &Fields) -> Result<Reply, Reply> {
         next: NextTokens { access: access.hash(), refresh: refresh.hash() },
     };
     let now = clock::now();
-    let granted = call.worker.store.redeem(redemption, now).await;
+    let granted = call.worker.checks.store.redeem(redemption, now).await;
     answer(granted, &access, &refresh, now)
 }
 
@@ -84,7 +84,7 @@ async fn renew(call: &Call, fields: &Fields) -> Result<Reply, Reply> {
         next: NextTokens { access: access.hash(), refresh: refresh.hash() },
     };
     let now = clock::now();
-    let granted = call.worker.store.renew(renewal, now).await;
+    let granted = call.worker.checks.store.renew(renewal, now).await;
     answer(granted, &access, &refresh, now)
 }
 

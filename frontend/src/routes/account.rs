@@ -1,13 +1,13 @@
 //! `GET /v1/account`: free, and the same for live and test keys.
 
-use crate::convert;
 use crate::refusal::Refusal;
 use crate::router::{Call, Reply};
+use checks::convert;
 use store::clock;
 
 /// The caller's plan and balance.
 pub async fn show(call: Call) -> Result<Reply, Refusal> {
-    let store = &call.worker.store;
+    let store = &call.worker.checks.store;
     let account = store
         .account(call.caller()?.account, clock::now())?
         .ok_or_else(|| Refusal::defect().inside("a key's account is not there"))?;

@@ -19,7 +19,7 @@ pub async fn live(_call: Call) -> Result<Reply, Refusal> {
 
 /// `GET /readyz`.
 pub async fn ready(call: Call) -> Result<Reply, Refusal> {
-    readiness(call.worker.status.phase(), call.worker.store.health())
+    readiness(call.worker.status.phase(), call.worker.checks.store.health())
 }
 
 fn readiness(phase: Phase, store: Result<(), StoreError>) -> Result<Reply, Refusal> {

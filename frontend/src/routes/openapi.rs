@@ -14,7 +14,7 @@ pub async fn show(call: Call) -> Result<Reply, Refusal> {
 
 #[cfg(test)]
 mod tests {
-    use crate::auth::ApiKey;
+    use checks::auth::ApiKey;
     use engine::proto::address::Address;
     use store::{BatchId, KeyMode};
 

@@ -5,10 +5,11 @@
 use super::form::token_field;
 use super::signin::{EMAIL_BYTES_MAX, notice};
 use super::{Problem, Visit, chart, page};
-use crate::metrics::Checked;
 use crate::router::Reply;
-use crate::routes::verify::{fast, full};
 use api::{Findings, Reason};
+use checks::counters::Checked;
+use checks::full::Payer;
+use checks::{fast, full};
 use engine::proto::address::Address;
 use maud::{Markup, html};
 use store::clock;
@@ -45,7 +46,7 @@ pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
     match checked {
         Ok(outcome) => {
             let mode = if is_fast { "fast" } else { "full" };
-            visit.worker.tally.checked(Checked { mode, reason: outcome.reason.as_str() });
+            visit.worker.checks.tally.checked(Checked { mode, reason: outcome.reason.as_str() });
             render(&visit, &email, None, Some(outcome))
         }
         Err(problem) => refuse(&visit, &email, problem.message(), problem.status()),
@@ -54,9 +55,9 @@ pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
 
 /// Counts against the account's limits, under an id that no key has: keys' ids are never an account's.
 pub fn count(visit: &Visit, account: AccountId, row: Row) -> Result<(), Problem> {
-    let terms = visit.worker.store.terms(account).ok_or_else(Problem::not_found)?;
+    let terms = visit.worker.checks.store.terms(account).ok_or_else(Problem::not_found)?;
     let key = KeyId::from_bytes(account.to_bytes());
-    let counted = visit.worker.limiter.count(key, row, &terms.limits, clock::now());
+    let counted = visit.worker.checks.limiter.count(key, row, &terms.limits, clock::now());
     counted.map(drop).map_err(|limited| Problem::too_often(limited.0.wait_s()))
 }
 
@@ -64,7 +65,8 @@ async fn check(visit: &Visit, account: AccountId, email: &str) -> Result<Outcome
     let (reason, cost) = match Address::parse(email) {
         Err(_) => (Reason::InvalidSyntax, "Nothing: an address that cannot be is free."),
         Ok(address) => {
-            let checked = full::check(&visit.worker, account, address).await?;
+            let checked =
+                full::check(&visit.worker.checks, Payer { account, connection: None }, address).await?;
             let repeat = "Nothing: your own answer of the last 24 hours.";
             (checked.reason, if checked.cached { repeat } else { "1 credit." })
         }
@@ -73,7 +75,7 @@ async fn check(visit: &Visit, account: AccountId, email: &str) -> Result<Outcome
 }
 
 async fn check_fast(visit: &Visit, email: String) -> Result<Outcome, Problem> {
-    let verification = fast::check(&visit.worker, email).await?;
+    let verification = fast::check(&visit.worker.checks, email).await?;
     let suggestion = match verification.findings {
         Findings::Fast(findings) => findings.suggestion,
         Findings::Full { .. } => None,
@@ -93,7 +95,7 @@ fn render(
     outcome: Option<Outcome>,
 ) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
-    let account = visit.worker.store.account(signed_in.account, clock::now())?;
+    let account = visit.worker.checks.store.account(signed_in.account, clock::now())?;
     let credits = account.ok_or_else(Problem::not_found)?.balance.available();
     let is_fast = visit.form.text("mode") == "fast";
     let body = html! {

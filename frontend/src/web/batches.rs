@@ -11,7 +11,7 @@ use store::{BatchId, BatchSummary, BatchView};
 /// `GET /batches`.
 pub async fn list(visit: Visit) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
-    let recent = visit.worker.store.recent_batches(signed_in.account, 100, clock::now())?;
+    let recent = visit.worker.checks.store.recent_batches(signed_in.account, 100, clock::now())?;
     let body = html! {
         h1 { "Batches" }
         (table(&recent))
@@ -44,7 +44,7 @@ pub fn table(recent: &[BatchSummary]) -> Markup {
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
     let id: BatchId = visit.parameter.parse().map_err(|_| Problem::not_found())?;
-    let view = visit.worker.store.batch(signed_in.account, id, clock::now())?;
+    let view = visit.worker.checks.store.batch(signed_in.account, id, clock::now())?;
     let view = view.ok_or_else(Problem::not_found)?;
     let body = html! {
         h1 { "Batch" }

@@ -33,7 +33,7 @@ fn landing(visit: &Visit) -> Reply {
 }
 
 fn overview(visit: &Visit, signed_in: &SignedIn) -> Result<Reply, Problem> {
-    let (store, now) = (&visit.worker.store, clock::now());
+    let (store, now) = (&visit.worker.checks.store, clock::now());
     let account = store.account(signed_in.account, now)?.ok_or_else(Problem::not_found)?;
     let (days, keys) = (store.days(signed_in.account, now)?, store.keys(signed_in.account)?);
     let recent = store.recent_batches(signed_in.account, 5, now)?;

@@ -7,10 +7,10 @@ use super::form::token_field;
 use super::session::SignedIn;
 use super::sessions::time;
 use super::signin::notice;
-use super::throttle::TooOften;
 use super::{Problem, Visit, page};
-use crate::auth::ApiKey;
 use crate::router::Reply;
+use checks::auth::ApiKey;
+use checks::throttle::TooOften;
 use maud::{Markup, html};
 use ring::hmac;
 use store::clock;
@@ -49,7 +49,7 @@ pub async fn create(visit: Visit) -> Result<Reply, Problem> {
     }
     let key = ApiKey::generate(mode).map_err(|error| Problem::unready().inside(error))?;
     let new = NewKey { id, account, mode, hash: key.hash(), last4: key.last4(), label };
-    match visit.worker.store.create_key(new, clock::now()).await {
+    match visit.worker.checks.store.create_key(new, clock::now()).await {
         Ok(info) => render(&visit, None, Some((&key, &info))),
         Err(ChangeError::Exists) => refuse(
             &visit,
@@ -69,10 +69,10 @@ pub async fn create(visit: Visit) -> Result<Reply, Problem> {
 pub async fn revoke(visit: Visit) -> Result<Reply, Problem> {
     let account = visit.signed_in()?.account;
     let id: KeyId = visit.form.text("id").parse().map_err(|_| Problem::not_found())?;
-    let keys = visit.worker.store.keys(account)?;
+    let keys = visit.worker.checks.store.keys(account)?;
     // Another account's key is not in the list: as good as not there.
     keys.iter().find(|key| key.id == id).ok_or_else(Problem::not_found)?;
-    let revoked = visit.worker.store.revoke_key(id, clock::now()).await;
+    let revoked = visit.worker.checks.store.revoke_key(id, clock::now()).await;
     revoked.map_err(|error| Problem::unready().inside(format!("a key was not revoked: {error}")))?;
     Ok(page::see_other("/keys"))
 }
@@ -90,7 +90,7 @@ fn refuse(visit: &Visit, why: &str, status: u16) -> Result<Reply, Problem> {
 
 fn render(visit: &Visit, wrong: Option<&str>, made: Option<(&ApiKey, &KeyInfo)>) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
-    let mut keys = visit.worker.store.keys(signed_in.account)?;
+    let mut keys = visit.worker.checks.store.keys(signed_in.account)?;
     keys.reverse();
     let (in_force, revoked): (Vec<_>, Vec<_>) = keys.iter().partition(|key| key.revoked_at.is_none());
     let bits = random_bits().map_err(|error| Problem::unready().inside(error))?;

@@ -10,7 +10,7 @@ use store::clock;
 /// `GET /plan`.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
-    let store = &visit.worker.store;
+    let store = &visit.worker.checks.store;
     let account = store.account(signed_in.account, clock::now())?.ok_or_else(Problem::not_found)?;
     let terms = store.terms(signed_in.account).ok_or_else(Problem::not_found)?;
     let plan_name =

@@ -4,6 +4,7 @@ use super::page;
 use super::session::SignedIn;
 use crate::refusal::Refusal;
 use crate::router::Reply;
+use checks::CheckError;
 use maud::html;
 use std::borrow::Cow;
 use store::{HoldError, StoreError};
@@ -98,6 +99,12 @@ impl From<Refusal> for Problem {
 
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Problem {
+        Refusal::from(error).into()
+    }
+}
+
+impl From<CheckError> for Problem {
+    fn from(error: CheckError) -> Problem {
         Refusal::from(error).into()
     }
 }

@@ -89,7 +89,7 @@ impl Beginning {
 /// `POST /signout`.
 pub async fn sign_out(visit: Visit) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
-    visit.worker.store.end_session(signed_in.account, signed_in.session).await?;
+    visit.worker.checks.store.end_session(signed_in.account, signed_in.session).await?;
     Ok(page::see_other("/")
         .header("set-cookie", set_cookie(SESSION_COOKIE, "", 0))
         .header("clear-site-data", "\"cache\", \"cookies\", \"storage\""))

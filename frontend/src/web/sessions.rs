@@ -22,18 +22,18 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
 pub async fn end(visit: Visit) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
     let named = visit.form.text("session");
-    let sessions = visit.worker.store.sessions(signed_in.account, clock::now())?;
+    let sessions = visit.worker.checks.store.sessions(signed_in.account, clock::now())?;
     let session = sessions.iter().find(|session| hex(&session.hash) == named);
     // Another account's sessions are not in the list: as good as not there.
     let session = session.ok_or_else(Problem::not_found)?;
-    visit.worker.store.end_session(signed_in.account, session.hash).await?;
+    visit.worker.checks.store.end_session(signed_in.account, session.hash).await?;
     Ok(page::see_other("/sessions"))
 }
 
 /// `POST /sessions/end-others`: all but this one.
 pub async fn end_others(visit: Visit) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
-    let ended = visit.worker.store.end_sessions(signed_in.account, Some(signed_in.session)).await?;
+    let ended = visit.worker.checks.store.end_sessions(signed_in.account, Some(signed_in.session)).await?;
     Ok(page::see_other(format!("/sessions?ended={ended}")))
 }
 
@@ -41,7 +41,7 @@ pub async fn end_others(visit: Visit) -> Result<Reply, Problem> {
 /// instead of the password so far.
 pub async fn set_password(visit: Visit) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?.clone();
-    let (store, now) = (&visit.worker.store, clock::now());
+    let (store, now) = (&visit.worker.checks.store, clock::now());
     let new = visit.form.text("new-password");
     let user = store.user(signed_in.account)?;
     let email = match &user {
@@ -100,8 +100,8 @@ fn password_form(signed_in: &SignedIn, user: Option<&User>) -> Markup {
 
 fn render(visit: &Visit, done: Option<String>, wrong: Option<&str>) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
-    let sessions = visit.worker.store.sessions(signed_in.account, clock::now())?;
-    let user = visit.worker.store.user(signed_in.account)?;
+    let sessions = visit.worker.checks.store.sessions(signed_in.account, clock::now())?;
+    let user = visit.worker.checks.store.user(signed_in.account)?;
     let body = html! {
         h1 { "Sessions" }
         @if let Some(done) = done { p.notice.good role="status" { (done) } }

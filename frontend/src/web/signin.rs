@@ -5,9 +5,9 @@
 
 use super::form::token_field;
 use super::session::{Beginning, token_hash};
-use super::throttle::TooOften;
 use super::{Problem, Visit, guard, page};
 use crate::router::Reply;
+use checks::throttle::TooOften;
 use maud::{Markup, html};
 use store::StoreError;
 use store::clock;
@@ -53,13 +53,13 @@ pub async fn enter(visit: &Visit, email: &str, password: &str, next: &str) -> Re
     let now = clock::now();
     let subject = token_hash(&email.to_lowercase());
     visit.web.throttle.sign_in(subject, visit.head.peer, now)?;
-    let user = visit.worker.store.user_of(email)?;
+    let user = visit.worker.checks.store.user_of(email)?;
     let kept = user.as_ref().map(|user| user.password);
     let is_it = visit.web.passwords.verify(password.to_owned(), kept).await.map_err(busy)?;
     let Some(user) = user.filter(|_| is_it) else { return Ok(None) };
     visit.web.throttle.signed_in(subject);
     let (session, cookie) = Beginning::new(&visit.head)?.split();
-    let begun = visit.worker.store.begin_session(user.account, session, now).await;
+    let begun = visit.worker.checks.store.begin_session(user.account, session, now).await;
     begun.map_err(|error| Problem::unready().inside(error))?;
     end_former(visit).await?;
     Ok(Some(Beginning::send_to(cookie, next)))
@@ -68,7 +68,7 @@ pub async fn enter(visit: &Visit, email: &str, password: &str, next: &str) -> Re
 /// A session that was open in this browser ends when another begins.
 pub async fn end_former(visit: &Visit) -> Result<(), Problem> {
     if let Some(former) = &visit.signed_in {
-        visit.worker.store.end_session(former.account, former.session).await?;
+        visit.worker.checks.store.end_session(former.account, former.session).await?;
     }
     Ok(())
 }
@@ -118,7 +118,7 @@ pub async fn show_link(visit: Visit) -> Result<Reply, Problem> {
     let link = visit.query("token").unwrap_or_default();
     let now = clock::now();
     visit.web.throttle.of_network(visit.head.peer, now)?;
-    if visit.worker.store.link(&token_hash(&link), now)?.is_none() {
+    if visit.worker.checks.store.link(&token_hash(&link), now)?.is_none() {
         return Err(used_up());
     }
     let (token, cookie) = guard::form_token(&visit.head, visit.signed_in.as_ref())?;
@@ -144,7 +144,7 @@ pub async fn submit_link(visit: Visit) -> Result<Reply, Problem> {
     visit.web.throttle.of_network(visit.head.peer, now)?;
     let (session, cookie) = Beginning::new(&visit.head)?.split();
     let link = token_hash(visit.form.text("token"));
-    visit.worker.store.use_link(link, session, now).await?.ok_or_else(used_up)?;
+    visit.worker.checks.store.use_link(link, session, now).await?.ok_or_else(used_up)?;
     end_former(&visit).await?;
     Ok(Beginning::send_to(cookie, "/"))
 }

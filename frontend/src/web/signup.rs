@@ -49,7 +49,7 @@ pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
     let (session, cookie) = Beginning::new(&visit.head)?.split();
     let account = NewAccount { id, name: name(id), plan: PLAN.into() };
     let new = NewUser { account, email: email.to_owned(), password, session };
-    match visit.worker.store.sign_up(new, now).await {
+    match visit.worker.checks.store.sign_up(new, now).await {
         Ok(_) => {}
         // Perhaps by this very form: an answer to it may have been lost, or said that it is not known what came of it.
         Err(UserError::EmailTaken) => {
@@ -83,7 +83,7 @@ fn closed(visit: &Visit) -> Reply {
 
 fn render(visit: &Visit, email: &str, wrong: Option<&str>) -> Result<Reply, Problem> {
     let (token, cookie) = guard::form_token(&visit.head, visit.signed_in.as_ref())?;
-    let free = visit.worker.store.plans().find(PLAN);
+    let free = visit.worker.checks.store.plans().find(PLAN);
     let body = html! {
         section.narrow {
             h1 { "Sign up" }

@@ -1,9 +1,9 @@
 //! What the commands do and print, the same on a stopped store and on a running server.
 
 use crate::Site;
+use checks::auth::ApiKey;
 use frontend::admin::ACCOUNTS_PER_PAGE;
 use frontend::admin::server::AdminServer;
-use frontend::auth::ApiKey;
 use serde_json::Value;
 use store::{AccountId, NewAccount, Store};
 

@@ -1,8 +1,8 @@
 //! The first account and its keys.
 
 use crate::{NOW, Site, open};
+use checks::auth::authenticate;
 use frontend::admin::first_run::{FIRST_KEYS_FILE, first_run};
-use frontend::auth::authenticate;
 use std::os::unix::fs::PermissionsExt;
 use store::{KeyMode, PlanTable, RedbStore, Store, StoreOptions};
 

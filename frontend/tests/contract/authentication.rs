@@ -3,7 +3,7 @@
 use crate::accounts::{Account, addresses, batch, verify, verify_by_get};
 use crate::client::{Answer, Call, get};
 use crate::world::{mailbox, shared};
-use frontend::auth::ApiKey;
+use checks::auth::ApiKey;
 use store::KeyMode;
 
 /// Every call that needs a key. The batch is that account's own.

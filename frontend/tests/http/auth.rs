@@ -1,7 +1,7 @@
 //! 401, in all its forms, and the order of refusals around it.
 
 use crate::server::{Server, get};
-use frontend::auth::ApiKey;
+use checks::auth::ApiKey;
 use store::KeyMode;
 
 fn check(server: &Server, headers: &str, expected: &str) {

@@ -9,6 +9,7 @@
 //! What DNS says of a domain's mail hosts is said by its first label in the same way: `absent`, `unknown`, `outage` or
 //! `full`, and any other has some.
 
+use checks::engine_client::{Backend, EngineGauge, Line, RefusalsLook, WithdrawnLook};
 use engine::config::EngineConfig;
 use engine::proto::address::Domain;
 use engine::proto::facts::{DmarcPolicy, DnsFacts};
@@ -18,7 +19,6 @@ use engine::{
     Answer, Finding, KeptRefusals, KeptStep, MailHosts, Outage, Pending, Refusal, Request, StartError,
     Withdrawn,
 };
-use frontend::engine_client::{Backend, EngineGauge, Line, RefusalsLook, WithdrawnLook};
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::future::{Future, poll_fn};

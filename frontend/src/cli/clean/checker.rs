@@ -1,7 +1,7 @@
 //! Who is asked about the addresses: the engine in full mode, or a fast check.
 
-use crate::engine_client::Line;
-use crate::fast::judge;
+use checks::engine_client::Line;
+use checks::fast::judge;
 use engine::proto::address::Address;
 use engine::{Answer, Finding, MailHosts, Outage, Pending, Priority, Refusal, Request};
 use lists::Verdict;

@@ -1,7 +1,7 @@
 //! Writes the counts while the engine runs, so that a kill loses those of a few seconds.
 
 use super::{Installation, Kept, text, write};
-use crate::engine_client::RefusalsLook;
+use checks::engine_client::RefusalsLook;
 use engine::proto::limits::REFUSALS_STEPS;
 use engine::proto::refusals::step_at;
 use engine::{KeptRefusals, KeptStep};

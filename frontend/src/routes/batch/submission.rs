@@ -1,14 +1,14 @@
 //! A batch as it is submitted: read whole before anything is done, then made in one transaction.
 
-use crate::auth::Caller;
-use crate::idempotency::{self, Claim};
 use crate::refusal::Refusal;
 use crate::router::{Call, Reply};
-use crate::routes::verify::test_mode;
-use crate::survive::survive;
 use crate::worker::Worker;
 use api::error::OFFENDERS_MAX;
 use api::{BatchBody, BatchCreated, BatchState, ErrorCode, Offender};
+use checks::auth::Caller;
+use checks::idempotency::{self, Claim};
+use checks::survive::survive;
+use checks::test_mode;
 use engine::proto::address::{Address, AddressError};
 use std::rc::Rc;
 use store::clock;
@@ -68,7 +68,7 @@ impl Submission {
     /// 422 for a key that came with another body, 402 without the credits, 503.
     pub async fn submit(self, worker: Rc<Worker>, claim: Option<Claim>) -> Result<Reply, Refusal> {
         monoio::spawn(async move {
-            let _promise = worker.gate.promise();
+            let _promise = worker.checks.drain.guard();
             let _claim = claim;
             let made = survive(self.make(&worker)).await;
             made.unwrap_or_else(|_panicked| Err(Refusal::defect().inside("making a batch panicked")))
@@ -86,7 +86,8 @@ impl Submission {
                 BatchMode::Test(self.addresses.iter().map(|it| test_mode::reason(it.local())).collect())
             }
         };
-        let hashes = self.addresses.iter().map(|address| worker.store.hash_address(&address.canonical()));
+        let hashes =
+            self.addresses.iter().map(|address| worker.checks.store.hash_address(&address.canonical()));
         let rows = self.body.emails.into_iter().zip(hashes);
         let new = NewBatch {
             id: BatchId::new(now, bits),
@@ -96,7 +97,8 @@ impl Submission {
             idempotency: self.idempotency,
             mode,
         };
-        let made = worker.store.create_batch(new, now).await.map_err(|error| refuse(error, credits))?;
+        let made =
+            worker.checks.store.create_batch(new, now).await.map_err(|error| refuse(error, credits))?;
         if !made.replayed && !made.completed {
             let (batch, total) = (made.batch, made.submitted);
             worker.commons.door.enter(OpenBatch { batch, account, created_at: now, total, answered: 0 });

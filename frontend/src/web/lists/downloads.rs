@@ -5,7 +5,7 @@
 //! holds some MiB (the window of its compression, a row), so only a few are open at once; others wait for their place, not for long.
 
 use super::download::Cleaned;
-use crate::survive;
+use checks::survive;
 use lists::Format;
 use std::collections::{HashMap, VecDeque};
 use std::io;

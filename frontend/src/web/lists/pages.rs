@@ -29,7 +29,7 @@ pub async fn start(visit: Visit) -> Result<Reply, Problem> {
     if !matches!(before, ListState::Ready | ListState::Paused) {
         return Ok(page::see_other(format!("/lists/{}", list.id)));
     }
-    let store = &visit.worker.store;
+    let store = &visit.worker.checks.store;
     let account = store.account(list.account, clock::now())?.ok_or_else(Problem::not_found)?;
     let (needed, left) = (list.addresses - list.submitted, account.balance.available());
     if !account.status.is_usable() || left < needed {
@@ -52,7 +52,7 @@ pub async fn start(visit: Visit) -> Result<Reply, Problem> {
 /// `POST /lists/{id}/delete`.
 pub async fn delete(visit: Visit) -> Result<Reply, Problem> {
     let list = find(&visit)?;
-    visit.worker.store.delete_list(list.account, list.id).await?;
+    visit.worker.checks.store.delete_list(list.account, list.id).await?;
     Ok(page::see_other("/lists"))
 }
 
@@ -60,14 +60,15 @@ pub async fn delete(visit: Visit) -> Result<Reply, Problem> {
 pub fn find(visit: &Visit) -> Result<List, Problem> {
     let id: ListId = visit.parameter.parse().map_err(|_| Problem::not_found())?;
     let account = visit.signed_in()?.account;
-    visit.worker.store.list(account, id, clock::now())?.ok_or_else(Problem::not_found)
+    visit.worker.checks.store.list(account, id, clock::now())?.ok_or_else(Problem::not_found)
 }
 
 /// The page of all lists, with the form for another one.
 pub fn render(visit: &Visit, wrong: Option<&str>) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
-    let lists = visit.worker.store.lists(signed_in.account, clock::now())?;
-    let allowed = visit.worker.store.terms(signed_in.account).is_some_and(|terms| terms.batches_allowed);
+    let lists = visit.worker.checks.store.lists(signed_in.account, clock::now())?;
+    let allowed =
+        visit.worker.checks.store.terms(signed_in.account).is_some_and(|terms| terms.batches_allowed);
     let mib = visit.web.upload_bytes_max >> 20;
     let body = html! {
         h1 { "Lists" }
@@ -123,7 +124,7 @@ fn state(state: ListState) -> Markup {
 
 fn show_list(visit: &Visit, list: &List, wrong: Option<&str>) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
-    let account = visit.worker.store.account(signed_in.account, clock::now())?;
+    let account = visit.worker.checks.store.account(signed_in.account, clock::now())?;
     let credits = account.ok_or_else(Problem::not_found)?.balance.available();
     let at_work = matches!(list.state, ListState::Uploading | ListState::Reading | ListState::Running);
     let body = html! {

@@ -49,7 +49,7 @@ pub trait Incoming {
 /// `POST /lists`.
 pub async fn submit(mut visit: Visit) -> Result<Reply, Problem> {
     let account = visit.signed_in()?.account;
-    let terms = visit.worker.store.terms(account).ok_or_else(Problem::not_found)?;
+    let terms = visit.worker.checks.store.terms(account).ok_or_else(Problem::not_found)?;
     if !terms.batches_allowed {
         return Err(Problem::new(403, "Lists are not included in this account's plan."));
     }
@@ -78,19 +78,20 @@ pub async fn submit(mut visit: Visit) -> Result<Reply, Problem> {
         ..List::new(ListId::new(now, bits), account, now, name)
     };
     let room = ListRoom { account: bytes_max * 2, all: ALL_BYTES_MAX.max(bytes_max * 2) };
-    if let Some((status, why)) = refused(visit.worker.store.create_list(&list, room, now).await?) {
+    if let Some((status, why)) = refused(visit.worker.checks.store.create_list(&list, room, now).await?) {
         return Ok(page::with_status(pages::render(&visit, Some(why))?, status));
     }
     list.bytes = 0;
-    let mut coming = Coming { store: Arc::clone(&visit.worker.store), account, id: list.id, ended: false };
+    let mut coming =
+        Coming { store: Arc::clone(&visit.worker.checks.store), account, id: list.id, ended: false };
     let taken = take(&visit, &mut body, &mut list).await;
     coming.ended = true;
     if let Err(problem) = taken {
-        visit.worker.store.delete_list(account, list.id).await?;
+        visit.worker.checks.store.delete_list(account, list.id).await?;
         return Err(problem);
     }
     list.state = ListState::Reading;
-    if !visit.worker.store.put_list(&list, ListState::Uploading, None).await? {
+    if !visit.worker.checks.store.put_list(&list, ListState::Uploading, None).await? {
         return Err(gone());
     }
     visit.web.lists.wake();
@@ -169,7 +170,7 @@ async fn take(visit: &Visit, body: &mut Multipart, list: &mut List) -> Result<()
 
 /// Writes a part, if its list is still there.
 async fn put(visit: &Visit, list: &List, number: u32, part: &[u8]) -> Result<(), Problem> {
-    if visit.worker.store.put_list_part(list, number, part).await? { Ok(()) } else { Err(gone()) }
+    if visit.worker.checks.store.put_list_part(list, number, part).await? { Ok(()) } else { Err(gone()) }
 }
 
 fn too_long(bytes_max: u64) -> Problem {

@@ -5,9 +5,9 @@
 //! it in memory and other accounts have their turn.
 
 use super::BATCH_ADDRESSES;
-use crate::batch::Door;
-use crate::survive;
 use api::Reason;
+use checks::batch::Door;
+use checks::survive;
 use lists::{Row, Source, Step};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

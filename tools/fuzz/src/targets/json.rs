@@ -110,7 +110,7 @@ fn batch(body: &[u8]) -> Result<(), String> {
     if written != Some(read.emails.iter().map(String::as_str).collect()) {
         return Err("read otherwise than the JSON says".into());
     }
-    frontend::idempotency::fingerprint(body).map(|_| ()).map_err(|error| format!("no fingerprint: {error}"))
+    checks::idempotency::fingerprint(body).map(|_| ()).map_err(|error| format!("no fingerprint: {error}"))
 }
 
 /// There is something to say, with its place, and not more than the limit.

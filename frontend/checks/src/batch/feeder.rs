@@ -6,8 +6,8 @@
 use super::door::Door;
 use super::queue::{Limits, Queue, Row, Ticket};
 use crate::convert;
+use crate::counters::{Checked, Tally, count};
 use crate::engine_client::Line;
-use crate::metrics::{Checked, Tally, count};
 use crate::runtime::{self, Driver};
 use crate::survive::forget;
 use api::Reason;

@@ -2,12 +2,18 @@
 //!
 //! It is made anew each time, also for answers that are repeated: only the reason is kept.
 
-use crate::convert;
+use crate::{Checks, convert};
 use api::{Detail, Dns, Flags, Reason};
 use engine::proto::address::Address;
 use engine::proto::facts::{DmarcPolicy, DnsFacts};
 use engine::proto::lists;
 use engine::proto::score::{Grade, Lead, score};
+
+/// The detail of an address that was checked: free, and never what a check fails for.
+pub async fn gather(checks: &Checks, address: &Address, reason: Reason) -> Detail {
+    let facts = checks.engine.facts(address.domain().clone()).await;
+    detail(address, reason, facts)
+}
 
 /// The detail of an address; without facts where the domain's DNS could not be read.
 pub fn detail(address: &Address, reason: Reason, facts: Option<DnsFacts>) -> Detail {

@@ -1,9 +1,9 @@
 //! One check at a time for an account and an address, over all threads.
 //!
 //! Whoever comes first flies; the others wait until the flight has landed. Then they look up what it has brought, or
-//! are refused as it was: what failed a moment ago would fail again, and each of them would wait its time out anew.
+//! get its error: what failed a moment ago would fail again, and each of them would wait its time out anew.
 
-use crate::refusal::Refusal;
+use crate::CheckError;
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
@@ -22,7 +22,7 @@ pub struct Flights(Mutex<HashMap<Key, Arc<Landing>>>);
 pub enum Seat {
     /// Nobody asks about the address: the caller does.
     First(Flight),
-    /// Somebody does already: the outcome is a refusal, or nothing, when it is worth to look again.
+    /// Somebody does already: the outcome is an error, or nothing, when it is worth to look again.
     Behind(Waiting),
 }
 
@@ -42,7 +42,7 @@ struct Landing(Mutex<State>);
 #[derive(Default)]
 struct State {
     landed: bool,
-    refusal: Option<Refusal>,
+    error: Option<CheckError>,
     waiting: Vec<Waker>,
 }
 
@@ -65,9 +65,9 @@ impl Flights {
 }
 
 impl Flight {
-    /// Lands with a refusal: everybody who waits gets the same.
-    pub fn refuse(self, refusal: &Refusal) {
-        self.landing.lock().refusal = Some(refusal.clone());
+    /// Lands with an error: everybody who waits gets the same.
+    pub fn fail(self, error: &CheckError) {
+        self.landing.lock().error = Some(error.clone());
     }
 }
 
@@ -91,12 +91,12 @@ impl Landing {
 }
 
 impl Future for Waiting {
-    type Output = Option<Refusal>;
+    type Output = Option<CheckError>;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Refusal>> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<CheckError>> {
         let mut state = self.0.lock();
         if state.landed {
-            return Poll::Ready(state.refusal.clone());
+            return Poll::Ready(state.error.clone());
         }
         if !state.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
             state.waiting.push(cx.waker().clone());
@@ -160,15 +160,13 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_everybody_s() {
+    fn an_error_is_everybody_s() {
         let flights = Arc::<Flights>::default();
         let flight = first(&flights, key(1, 1));
         let mut waiting = behind(&flights, key(1, 1));
-        flight.refuse(&Refusal::outage());
+        flight.fail(&CheckError::TimedOut);
         let mut cx = Context::from_waker(Waker::noop());
-        let Poll::Ready(Some(refusal)) = Pin::new(&mut waiting).poll(&mut cx) else { panic!("no refusal") };
-        assert_eq!(refusal.body.error.status(), 503);
-        assert_eq!(refusal.headers.len(), 1);
+        assert_eq!(Pin::new(&mut waiting).poll(&mut cx), Poll::Ready(Some(CheckError::TimedOut)));
         drop(first(&flights, key(1, 1)));
     }
 }

@@ -1,0 +1,71 @@
+//! Charged work that a drain waits for, whether its caller is still there or not.
+//!
+//! For one thread and its tasks: nothing here is shared with other threads.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+/// Counts the work under way.
+#[derive(Default)]
+pub struct Drain {
+    under_way: Cell<usize>,
+    waiting: RefCell<Vec<Waker>>,
+}
+
+/// Work that a drain waits for; done when dropped.
+pub struct DrainGuard {
+    drain: Rc<Drain>,
+}
+
+impl Drain {
+    /// Announces work.
+    pub fn guard(self: &Rc<Drain>) -> DrainGuard {
+        self.under_way.set(self.under_way.get() + 1);
+        DrainGuard { drain: Rc::clone(self) }
+    }
+
+    /// Waits until no work is under way.
+    pub async fn done(&self) {
+        poll_fn(|cx| {
+            if self.under_way.get() == 0 {
+                return Poll::Ready(());
+            }
+            self.waiting.borrow_mut().push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+impl Drop for DrainGuard {
+    fn drop(&mut self) {
+        self.drain.under_way.set(self.drain.under_way.get() - 1);
+        for waker in self.drain.waiting.take() {
+            waker.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::Context;
+
+    #[test]
+    fn a_drain_waits_for_all_work() {
+        let drain = Rc::new(Drain::default());
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(pin!(drain.done()).poll(&mut cx).is_ready());
+        let (one, other) = (drain.guard(), drain.guard());
+        let mut done = pin!(drain.done());
+        assert!(done.as_mut().poll(&mut cx).is_pending());
+        drop(one);
+        assert!(done.as_mut().poll(&mut cx).is_pending());
+        drop(other);
+        assert!(done.as_mut().poll(&mut cx).is_ready());
+    }
+}

@@ -1,0 +1,177 @@
+//! A charged check: hold a credit, ask, then settle with the result or void.
+//!
+//! Before it come the account's own answer of the last 24 hours, which is free, and somebody's check of the same
+//! address at this moment, which is waited for ([`shared`]). A verdict that is known from another account's check
+//! costs the credit and asks nobody.
+//!
+//! All this runs as a task of its own. A caller who hangs up does not stop it: the probe was made for them, so its
+//! credit is settled all the same, or voided when nothing could be asked. Every way out of the task after the hold
+//! goes through settle or void; what a kill cuts short is voided at the next start.
+
+pub mod shared;
+
+use crate::convert;
+use crate::counters::count;
+use crate::engine_client::NoFinding;
+use crate::survive::survive;
+use crate::{CheckError, Checks};
+use api::Reason;
+use engine::proto::address::Address;
+use engine::proto::limits::SINGLE_PATIENCE;
+use engine::{Finding, Outage, Priority};
+use shared::Seat;
+use std::rc::Rc;
+use std::time::Duration;
+use store::clock;
+use store::id::random_bits;
+use store::{
+    AccountId, AddressHash, ConnectionId, EntryId, HoldRef, HoldRequest, Known, ResultRecord, Settlement,
+    StoredResult,
+};
+
+/// The longest that a caller waits. The engine answers well before; this is for the day on which it does not.
+pub const PROBE_TIME_MAX: Duration = Duration::from_secs(60);
+const _: () = assert!(PROBE_TIME_MAX.as_secs() >= SINGLE_PATIENCE.as_secs() + 10);
+
+/// What a full check came to.
+pub struct Checked {
+    /// The verdict's reason.
+    pub reason: Reason,
+    /// The balance after it; none when nothing was charged.
+    pub credits_remaining: Option<u64>,
+    /// It is the account's own answer of the last 24 hours.
+    pub cached: bool,
+}
+
+/// Whose credits pay for a check, and by which right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Payer {
+    /// The account.
+    pub account: AccountId,
+    /// The connection of an assistant, of whose attempts a charged check takes one; none where the account itself asks.
+    pub connection: Option<ConnectionId>,
+}
+
+/// Who asks about what.
+struct Question {
+    payer: Payer,
+    address: Address,
+    hash: AddressHash,
+}
+
+/// Checks an address for a credit of the account; for none if it is a repeat.
+///
+/// # Errors
+/// No credit, or no answer. Then nothing is charged.
+pub async fn check(checks: &Rc<Checks>, payer: Payer, address: Address) -> Result<Checked, CheckError> {
+    let hash = checks.store.hash_address(&address.canonical());
+    if let Known::Own(result) = checks.store.known(payer.account, &hash, clock::now())? {
+        return Ok(repeat(result));
+    }
+    let checks = Rc::clone(checks);
+    monoio::spawn(async move {
+        let _guard = checks.drain.guard();
+        one_at_a_time(&checks, Question { payer, address, hash }).await
+    })
+    .await
+}
+
+/// One for an account and an address: whoever is behind another has a repeat when that one is through. If that one
+/// fails, so do those behind it.
+///
+/// What a connection may not is no reason to fail anybody else.
+async fn one_at_a_time(checks: &Checks, question: Question) -> Result<Checked, CheckError> {
+    loop {
+        match checks.flights.board((question.payer.account, question.hash)) {
+            Seat::First(flight) => {
+                let outcome = survive(look_then_charge(checks, &question)).await;
+                let outcome = outcome.unwrap_or(Err(CheckError::Defect("a check panicked")));
+                match &outcome {
+                    Ok(_) | Err(CheckError::Attempt(_)) => {}
+                    Err(error) => flight.fail(error),
+                }
+                return outcome;
+            }
+            Seat::Behind(waiting) => {
+                if let Some(error) = waiting.await {
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
+
+/// From here on nobody else checks the address for this account, so what the store says stays true.
+async fn look_then_charge(checks: &Checks, question: &Question) -> Result<Checked, CheckError> {
+    let now = clock::now();
+    let Payer { account, connection } = question.payer;
+    let known = checks.store.known(account, &question.hash, now)?;
+    if let Known::Own(result) = known {
+        return Ok(repeat(result));
+    }
+    let bits = random_bits().map_err(|error| CheckError::NoRandomBits(error.to_string()))?;
+    let hold = HoldRef { account, id: EntryId::new(now, bits) };
+    let share = checks.limiter.take_fair_use(account, now)?;
+    if let Known::Shared(result) = known {
+        let record = ResultRecord { address: question.hash, verdict: result.verdict };
+        let balance = match connection {
+            None => checks.store.charge_known(hold, record, now).await?,
+            Some(id) => checks.store.attempt_known(id, hold, record, now).await?.balance,
+        };
+        share.charged();
+        return Ok(charged(result.verdict.reason, balance.available()));
+    }
+    match connection {
+        None => drop(checks.store.hold(HoldRequest { hold, credits: 1 }, now).await?),
+        Some(id) => drop(checks.store.attempt(id, hold, now).await?),
+    }
+    let probe = checks.engine.probe(question.address.clone(), Priority::Single);
+    let error = match survive(monoio::time::timeout(PROBE_TIME_MAX, probe)).await {
+        Ok(Ok(Ok(finding))) => {
+            return settle(checks, hold, question.hash, &finding).await.inspect(|_| share.charged());
+        }
+        Ok(Ok(Err(none))) => {
+            if matches!(none, NoFinding::Outage(Outage::OverBudget(_))) {
+                count(&checks.tally.over_budget);
+            }
+            none.into()
+        }
+        Ok(Err(_elapsed)) => CheckError::TimedOut,
+        Err(_panicked) => CheckError::Defect("a probe panicked"),
+    };
+    give_back(checks, hold).await;
+    Err(error)
+}
+
+async fn settle(
+    checks: &Checks,
+    hold: HoldRef,
+    address: AddressHash,
+    finding: &Finding,
+) -> Result<Checked, CheckError> {
+    let verdict = convert::verdict(finding);
+    let with = Settlement { result: Some(ResultRecord { address, verdict }) };
+    match checks.store.settle(hold, with, clock::now()).await {
+        Ok(balance) => Ok(charged(verdict.reason, balance.available())),
+        // Not given away: an answer is only an answer once it is durable.
+        Err(error) => {
+            give_back(checks, hold).await;
+            Err(CheckError::NotSettled { hold: hold.id, error })
+        }
+    }
+}
+
+/// Voids a hold that nothing came of.
+async fn give_back(checks: &Checks, hold: HoldRef) {
+    if let Err(error) = checks.store.void(hold, clock::now()).await {
+        tracing::error!(hold = %hold.id, "a hold could not be voided and stays until the next start: {error}");
+    }
+}
+
+fn charged(reason: Reason, credits_remaining: u64) -> Checked {
+    Checked { reason, credits_remaining: Some(credits_remaining), cached: false }
+}
+
+fn repeat(result: StoredResult) -> Checked {
+    Checked { reason: result.verdict.reason, credits_remaining: None, cached: true }
+}

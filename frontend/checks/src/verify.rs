@@ -1,0 +1,73 @@
+//! One address for a caller with a key: fast or full, live or test.
+
+use crate::auth::Caller;
+use crate::full::{self, Checked, Payer};
+use crate::{CheckError, Checks, counters, detail, fast, test_mode};
+use api::{DetailLevel, Findings, Mode, Reason, Verification};
+use engine::proto::address::Address;
+use std::rc::Rc;
+use store::KeyMode;
+
+/// What is asked about which address.
+pub struct Question {
+    /// The address, as it was sent.
+    pub email: String,
+    /// Fast or full.
+    pub mode: Mode,
+    /// What is gathered behind the verdict of a full check with a live key.
+    pub detail: Option<DetailLevel>,
+}
+
+/// Answers a question, and counts the verdict.
+///
+/// # Errors
+/// As [`fast::check`] and [`full::check`].
+pub async fn verify(
+    checks: &Rc<Checks>,
+    caller: Caller,
+    question: Question,
+) -> Result<Verification, CheckError> {
+    let asked_mode = question.mode;
+    let verification = match asked_mode {
+        Mode::Fast => fast::check(checks, question.email).await?,
+        // Boxed: a fast check would have room for all of it.
+        Mode::Full => Box::pin(full_check(checks, caller, question)).await?,
+    };
+    let mode = match (asked_mode, caller.mode) {
+        (Mode::Fast, _) => "fast",
+        (Mode::Full, KeyMode::Live) => "full",
+        (Mode::Full, KeyMode::Test) => "test",
+    };
+    checks.tally.checked(counters::Checked { mode, reason: verification.reason.as_str() });
+    Ok(verification)
+}
+
+async fn full_check(
+    checks: &Rc<Checks>,
+    caller: Caller,
+    question: Question,
+) -> Result<Verification, CheckError> {
+    let free = |reason| Checked { reason, credits_remaining: None, cached: false };
+    let (checked, detail) = match (Address::parse(&question.email), caller.mode) {
+        (Err(_), _) => (free(Reason::InvalidSyntax), None),
+        (Ok(address), KeyMode::Test) => (free(test_mode::reason(address.local())), None),
+        (Ok(address), KeyMode::Live) => {
+            let payer = Payer { account: caller.account, connection: None };
+            let checked = full::check(checks, payer, address.clone()).await?;
+            let detail = match question.detail {
+                Some(DetailLevel::Full) => {
+                    Some(Box::new(detail::gather(checks, &address, checked.reason).await))
+                }
+                None => None,
+            };
+            (checked, detail)
+        }
+    };
+    let Checked { reason, credits_remaining, cached } = checked;
+    Ok(Verification {
+        email: question.email,
+        reason,
+        credits_remaining,
+        findings: Findings::Full { cached, detail },
+    })
+}
