@@ -11,12 +11,12 @@ use crate::oauth::fetch::Fetcher;
 use crate::oauth::secret::Secret;
 use crate::oauth::site::{MCP, REGISTER, RESOURCE_METADATA, REVOKE, Site, TOKEN};
 use crate::oauth::{failed, json_error, json_reply, registration, token};
-use crate::refusal::Refusal;
-use crate::router::{Method, Reply};
 use crate::worker::Worker;
 use bytes::Bytes;
 use checks::auth::bearer_token;
 use checks::throttle::Throttle;
+use http_core::body::ContentType;
+use http_core::{Method, Refusal, Reply, route};
 use serde_json::json;
 use std::future::Future;
 use std::io;
@@ -96,17 +96,6 @@ pub struct Call {
     pub body: Bytes,
 }
 
-/// What is read of a body.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Body {
-    /// Nothing.
-    None,
-    /// JSON.
-    Json,
-    /// The fields of a form.
-    Form,
-}
-
 type Handler = fn(Call) -> Pin<Box<dyn Future<Output = Reply>>>;
 
 /// One line of the table.
@@ -114,50 +103,58 @@ pub struct Route {
     method: Method,
     /// The path, and what logs call it.
     pub path: &'static str,
-    /// What is read of the body.
-    pub body: Body,
+    /// The type of the body, if one is read.
+    pub body: Option<ContentType>,
     /// Only with the access token of a connection.
     connected: bool,
     handler: Handler,
 }
 
-const fn open(method: Method, path: &'static str, body: Body, handler: Handler) -> Route {
+const fn open(method: Method, path: &'static str, body: Option<ContentType>, handler: Handler) -> Route {
     Route { method, path, body, connected: false, handler }
 }
 
 /// The table. Metadata of the resource is where RFC 9728 3.1 puts it, and where clients look that leave out the path.
 const ROUTES: &[Route] = &[
-    open(Method::Get, RESOURCE_METADATA, Body::None, |call| Box::pin(resource_metadata(call))),
-    open(Method::Get, "/.well-known/oauth-protected-resource", Body::None, |call| {
+    open(Method::Get, RESOURCE_METADATA, None, |call| Box::pin(resource_metadata(call))),
+    open(Method::Get, "/.well-known/oauth-protected-resource", None, |call| {
         Box::pin(resource_metadata(call))
     }),
-    open(Method::Get, "/.well-known/oauth-authorization-server", Body::None, |call| {
+    open(Method::Get, "/.well-known/oauth-authorization-server", None, |call| {
         Box::pin(server_metadata(call))
     }),
-    open(Method::Post, REGISTER, Body::Json, |call| Box::pin(registration::register(call))),
-    open(Method::Post, TOKEN, Body::Form, |call| Box::pin(token::exchange(call))),
-    open(Method::Post, REVOKE, Body::Form, |call| Box::pin(token::revoke(call))),
+    open(Method::Post, REGISTER, Some(ContentType::Json), |call| Box::pin(registration::register(call))),
+    open(Method::Post, TOKEN, Some(ContentType::Form), |call| Box::pin(token::exchange(call))),
+    open(Method::Post, REVOKE, Some(ContentType::Form), |call| Box::pin(token::revoke(call))),
     Route {
         method: Method::Post,
         path: MCP,
-        body: Body::Json,
+        body: Some(ContentType::Json),
         connected: true,
         handler: |call| Box::pin(talk(call)),
     },
 ];
+
+impl route::Route for Route {
+    fn method(&self) -> Method {
+        self.method
+    }
+
+    fn path(&self) -> &'static str {
+        self.path
+    }
+
+    fn answers_head(&self) -> bool {
+        self.method == Method::Get
+    }
+}
 
 /// Finds the route; none where the path is not one of these.
 ///
 /// # Errors
 /// 405.
 pub fn find(method: &str, path: &str) -> Option<Result<&'static Route, Refusal>> {
-    let route = ROUTES.iter().find(|route| route.path == path)?;
-    let safe = route.method == Method::Get;
-    if route.method.as_str() == method || (safe && method == "HEAD") {
-        return Some(Ok(route));
-    }
-    let allow = if safe { "GET, HEAD" } else { "POST" };
-    Some(Err(Refusal::method(allow.to_owned())))
+    route::find(ROUTES, method, path).map(|found| found.map(|(route, _)| route))
 }
 
 impl Route {

@@ -8,7 +8,6 @@
 //! closes. What it can read and others may read differently is refused first of all ([`unclear`]).
 
 mod assistants;
-mod body;
 mod gateway;
 mod meter;
 mod outgoing;
@@ -17,19 +16,20 @@ mod unclear;
 mod visit;
 
 use crate::gate::{Parting, Place};
-use crate::refusal::{LimitNumbers, Refusal};
-use crate::router::{self, Access, Call, Method, Reply, Route};
+use crate::router::{self, Access, Call, Route};
 use crate::tls::{Tls, TlsStream};
 use crate::web::lists::downloads::Pieces;
 use crate::worker::Worker;
 use api::ErrorCode;
-use body::{Bounds, Unread};
 use bytes::Bytes;
 use checks::auth::{self, AuthError, Caller};
 use checks::counters::{Answered, count};
 use checks::full::PROBE_TIME_MAX;
 use checks::survive::survive;
 use http_body_util::Full;
+use http_core::body::{Bounds, ContentType, Unread, within};
+use http_core::refusal::LimitNumbers;
+use http_core::{Method, Refusal, Reply};
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::server::conn::http1;
@@ -241,10 +241,7 @@ async fn answer(
     }
     let body = match route.method {
         Method::Get => Ok(Bytes::new()),
-        Method::Post => match says_it_is_json(&head.headers) {
-            Ok(()) => body.read(BODY).await,
-            Err(refusal) => Err(body.discard(refusal).await),
-        },
+        Method::Post => body.read_as(ContentType::Json, &head.headers, BODY).await,
     };
     if counter == Counter::InBody {
         // Before what is wrong with the body: over the limit that is of no interest.
@@ -258,18 +255,6 @@ async fn answer(
     let mut reply = (route.handler)(Call { worker, caller, query, parameter, idempotency_key, body });
     let outcome = within(HANDLER_TIME_MAX, reply.as_mut()).await;
     outcome.unwrap_or_else(|| Err(Refusal::unknown().inside("the handler took too long")))
-}
-
-/// The output of a future, or none if it takes longer than `limit`. Most are ready at once, so the timer is only made for one that is
-/// not.
-async fn within<F>(limit: Duration, mut future: Pin<&mut F>) -> Option<F::Output>
-where
-    F: Future + ?Sized,
-{
-    match poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await {
-        Poll::Ready(output) => Some(output),
-        Poll::Pending => monoio::time::timeout(limit, future).await.ok(),
-    }
 }
 
 fn admit(route: &Route, headers: &HeaderMap, worker: &Worker) -> Result<Option<Caller>, Refusal> {
@@ -292,24 +277,6 @@ fn admit(route: &Route, headers: &HeaderMap, worker: &Worker) -> Result<Option<C
     })?;
     worker.checks.store.key_used(caller.key, clock::now());
     Ok(Some(caller))
-}
-
-/// A body may say nothing of its type, or that it is JSON (RFC 8259 11, RFC 6839 3.1).
-fn says_it_is_json(headers: &HeaderMap) -> Result<(), Refusal> {
-    let mut types = headers.get_all(header::CONTENT_TYPE).iter();
-    let is_json = |value: &HeaderValue| {
-        if value.as_bytes() == b"application/json" {
-            return true;
-        }
-        let value = value.to_str().unwrap_or_default().to_ascii_lowercase();
-        let essence = value.split(';').next().unwrap_or_default().trim();
-        essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json"))
-    };
-    if types.all(is_json) {
-        return Ok(());
-    }
-    let message = "Send the body as JSON, with `Content-Type: application/json`.";
-    Err(Refusal::new(ErrorCode::UnsupportedMediaType, message))
 }
 
 fn render(status: u16, headers: &[(&'static str, Cow<'static, str>)], body: Vec<u8>) -> Response<Outgoing> {
@@ -412,22 +379,6 @@ mod tests {
             map.append(name.clone(), HeaderValue::from_str(value).unwrap());
         }
         map
-    }
-
-    #[test]
-    fn a_body_may_be_json_or_silent() {
-        let check = |types: &[&str], fits: bool| {
-            assert_eq!(says_it_is_json(&headers(header::CONTENT_TYPE, types)).is_ok(), fits, "{types:?}");
-        };
-        check(&[], true);
-        check(&["application/json"], true);
-        check(&["Application/JSON; charset=utf-8"], true);
-        check(&["application/problem+json"], true);
-        check(&["text/plain"], false);
-        check(&["application/x-www-form-urlencoded"], false);
-        check(&["application/jsonx"], false);
-        check(&[""], false);
-        check(&["application/json", "text/plain"], false);
     }
 
     #[test]

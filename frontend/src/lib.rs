@@ -7,7 +7,6 @@ pub mod admin;
 pub mod assistants;
 pub mod cli;
 pub mod config;
-pub mod digits;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -17,9 +16,7 @@ pub mod listen;
 pub mod mcp;
 pub mod metrics;
 pub mod oauth;
-pub mod query;
 pub mod reference;
-pub mod refusal;
 pub mod router;
 pub mod routes;
 pub mod server;

@@ -7,12 +7,12 @@ pub mod message;
 pub mod tools;
 
 use crate::oauth::site::Site;
-use crate::refusal::Refusal;
 use crate::worker::Worker;
 use api::{ErrorCode, Findings, Mode, Reason, Verification};
 use checks::full::{self, Payer};
 use checks::{CheckError, convert, counters, fast};
 use engine::proto::address::Address;
+use http_core::Refusal;
 use message::{Age, Answer, Headers, LEGACY, Message, Request};
 use serde_json::{Map, Value, json};
 use std::rc::Rc;

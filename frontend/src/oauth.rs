@@ -23,7 +23,7 @@ pub mod site;
 pub mod token;
 pub mod uri;
 
-use crate::router::Reply;
+use http_core::Reply;
 use serde_json::{Value, json};
 use std::fmt::Display;
 

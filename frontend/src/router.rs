@@ -1,35 +1,15 @@
 //! The one table of what the API answers to: method, path, who may call and how often, handler.
 
-use crate::refusal::Refusal;
 use crate::routes::{account, batch, health, openapi, verify};
 use crate::web::docs;
 use crate::worker::Worker;
 use bytes::Bytes;
 use checks::auth::Caller;
-use std::borrow::Cow;
+use http_core::{Method, Refusal, Reply, route};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use store::rate_limit::Row;
-
-/// The methods in use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Method {
-    /// Reads; [`Route::safe`] says whether that is free of effects.
-    Get,
-    /// Sends a JSON body.
-    Post,
-}
-
-impl Method {
-    /// As requests spell it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Method::Get => "GET",
-            Method::Post => "POST",
-        }
-    }
-}
 
 /// Who may call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,40 +82,6 @@ impl Call {
     /// A defect: the route did not ask for a key.
     pub fn caller(&self) -> Result<Caller, Refusal> {
         self.caller.ok_or_else(|| Refusal::defect().inside("a route without a key asked who calls"))
-    }
-}
-
-/// A header of an answer.
-pub type Header = (&'static str, Cow<'static, str>);
-
-/// What a handler answers.
-pub struct Reply {
-    /// The HTTP status.
-    pub status: u16,
-    /// Headers that go with it.
-    pub headers: Vec<Header>,
-    /// The JSON, or what the header `content-type` says.
-    pub body: Vec<u8>,
-}
-
-/// What most answers fit into.
-const JSON_BYTES: usize = 384;
-
-impl Reply {
-    /// JSON with a status.
-    ///
-    /// # Errors
-    /// A defect: the value cannot be rendered.
-    pub fn json(status: u16, value: &impl serde::Serialize) -> Result<Reply, Refusal> {
-        let mut body = Vec::with_capacity(JSON_BYTES);
-        serde_json::to_writer(&mut body, value).map_err(|error| Refusal::defect().inside(error))?;
-        Ok(Reply { status, headers: Vec::new(), body })
-    }
-
-    /// Adds a header.
-    pub fn header(mut self, name: &'static str, value: impl Into<Cow<'static, str>>) -> Reply {
-        self.headers.push((name, value.into()));
-        self
     }
 }
 
@@ -234,32 +180,26 @@ const ROUTES: &[Route] = &[
     },
 ];
 
-/// Finds the route, and what stands for its parameter (empty if it has none).
+impl route::Route for Route {
+    fn method(&self) -> Method {
+        self.method
+    }
+
+    fn path(&self) -> &'static str {
+        self.path
+    }
+
+    fn answers_head(&self) -> bool {
+        self.safe
+    }
+}
+
+/// Finds the route, and the value of its parameter (empty if it has none).
 ///
 /// # Errors
 /// 404 or 405.
 pub fn find<'p>(method: &str, path: &'p str) -> Result<(&'static Route, &'p str), Refusal> {
-    let here = || ROUTES.iter().filter_map(move |route| Some((route, parameter(route.path, path)?)));
-    let fits = |route: &Route| route.method.as_str() == method || (method == "HEAD" && route.safe);
-    if let Some(found) = here().find(|(route, _)| fits(route)) {
-        return Ok(found);
-    }
-    let mut allow = Vec::new();
-    for (route, _) in here() {
-        allow.push(route.method.as_str());
-        if route.safe {
-            allow.push("HEAD");
-        }
-    }
-    Err(if allow.is_empty() { Refusal::no_such_path() } else { Refusal::method(allow.join(", ")) })
-}
-
-/// What stands for the parameter of a pattern, if the path fits it at all.
-pub fn parameter<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
-    let Some((before, rest)) = pattern.split_once('{') else { return (pattern == path).then_some("") };
-    let (_, after) = rest.split_once('}')?;
-    let value = path.strip_prefix(before)?.strip_suffix(after)?;
-    (!value.is_empty() && !value.contains('/')).then_some(value)
+    route::find(ROUTES, method, path).unwrap_or_else(|| Err(Refusal::no_such_path()))
 }
 
 #[cfg(test)]
@@ -332,15 +272,6 @@ mod tests {
             "/v1/verify/batch/a/b",
         ] {
             check("GET", path, Err((404, "")));
-        }
-    }
-
-    #[test]
-    fn parameters() {
-        assert_eq!(parameter("/a/{x}", "/a/b"), Some("b"));
-        assert_eq!(parameter("/a/{x}/c", "/a/{x}/c"), Some("{x}"));
-        for path in ["/a", "/a/", "/a//c", "/a/b/", "/a/b/d", "/a/b/b/c"] {
-            assert_eq!(parameter("/a/{x}/c", path), None, "{path}");
         }
     }
 }

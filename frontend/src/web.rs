@@ -33,12 +33,12 @@ pub use problem::Problem;
 pub use routes::{Access, Body, Found, find};
 
 use crate::config::Config;
-use crate::router::Reply;
 use crate::worker::Worker;
 use bytes::Bytes;
 use checks::batch::Door;
 use checks::throttle::Throttle;
 use form::Form;
+use http_core::Reply;
 use lists::downloads::{Downloads, Pieces};
 use lists::upload::Incoming;
 use lists::work::Lists;

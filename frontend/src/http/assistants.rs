@@ -1,13 +1,11 @@
 //! Requests of assistants: from hyper's terms to those of [`assistants`](crate::assistants).
 
-use super::body::Unread;
-use super::{BODY, Note, says_it_is_json};
-use crate::assistants::{self, Assistants, Body, Call, Head, Route};
-use crate::refusal::Refusal;
-use crate::router::Reply;
+use super::{BODY, Note};
+use crate::assistants::{self, Assistants, Call, Head, Route};
 use crate::worker::Worker;
-use api::ErrorCode;
 use bytes::Bytes;
+use http_core::body::Unread;
+use http_core::{Refusal, Reply};
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName};
 use hyper::http::request::Parts;
@@ -54,29 +52,10 @@ pub async fn answer(
         }
     };
     let body = match route.body {
-        Body::None => Bytes::new(),
-        kind => match fits(kind, &head.headers) {
-            Ok(()) => body.read(BODY).await?,
-            Err(refusal) => return Err(body.discard(refusal).await),
-        },
+        None => Bytes::new(),
+        Some(wanted) => body.read_as(wanted, &head.headers, BODY).await?,
     };
     Ok(route.answer(Call { worker, assistants, head: read_head, connection, body }).await)
-}
-
-fn fits(kind: Body, headers: &HeaderMap) -> Result<(), Refusal> {
-    if kind == Body::Json {
-        return says_it_is_json(headers);
-    }
-    let mut kinds = headers.get_all(header::CONTENT_TYPE).iter();
-    let is_form = kinds.next().and_then(|kind| kind.to_str().ok()).is_some_and(|kind| {
-        let essence = kind.split(';').next().unwrap_or_default().trim();
-        essence.eq_ignore_ascii_case("application/x-www-form-urlencoded")
-    });
-    if is_form && kinds.next().is_none() {
-        return Ok(());
-    }
-    let message = "Send the body with `Content-Type: application/x-www-form-urlencoded`.";
-    Err(Refusal::new(ErrorCode::UnsupportedMediaType, message))
 }
 
 fn read_head(headers: &HeaderMap, peer: IpAddr) -> Head {

@@ -1,10 +1,10 @@
 //! Requests of API gateways: who is billed for them, and what is refused ([`gateway`](checks::gateway) judges).
 
-use crate::refusal::Refusal;
 use crate::worker::Worker;
 use api::{ErrorCode, NOT_AVAILABLE_ON};
 use checks::auth::Caller;
 use checks::gateway::{Gateway, Guest, OFFERED_PATH};
+use http_core::Refusal;
 use hyper::header::{self, HeaderMap, HeaderValue};
 use store::clock;
 use store::id::random_bits;

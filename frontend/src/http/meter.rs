@@ -4,13 +4,14 @@
 //! counter for each mode. The mode is known from the query, or from a body without which the query says nothing; a
 //! request whose mode cannot be known, because the body is broken or cannot be read, counts as a full check.
 
-use crate::query::Query;
-use crate::refusal::Refusal;
-use crate::router::{Feature, Limit, Method, Route};
+use crate::router::{Feature, Limit, Route};
 use crate::worker::Worker;
 use api::Mode;
 use api::request::{choice, mode_of};
 use checks::auth::Caller;
+use http_core::Method;
+use http_core::Query;
+use http_core::Refusal;
 use store::Terms;
 use store::clock;
 use store::rate_limit::{RateLimited, Row, Standing};

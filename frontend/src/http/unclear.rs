@@ -4,8 +4,8 @@
 //! hyper refuses most of them. What it lets through is refused here, and the connection is closed, so that nothing behind such a
 //! request is read.
 
-use crate::refusal::Refusal;
 use api::ErrorCode;
+use http_core::Refusal;
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::http::uri::Authority;
 use hyper::{Method, Version};

@@ -1,17 +1,15 @@
 //! Requests to the dashboard: from hyper's terms to those of [`web`](crate::web).
 
 use super::Note;
-use super::body::{Bounds, Unread, drop_rest};
-use crate::refusal::Refusal;
-use crate::router::Reply;
 use crate::web::lists::upload;
 use crate::web::{self, Asked, Body, Found, Given, Head, Problem, Web};
 use crate::worker::Worker;
-use api::ErrorCode;
 use bytes::Bytes;
 use http_body_util::BodyExt;
+use http_core::Reply;
+use http_core::body::{Bounds, ContentType, Unread, drop_rest};
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{self, HeaderMap, HeaderName};
+use hyper::header::{self, HeaderName};
 use hyper::http::request::Parts;
 use std::future::Future;
 use std::net::IpAddr;
@@ -58,7 +56,8 @@ pub async fn answer(
     let given = match asked.body() {
         Body::None => Given::Form(Ok(Bytes::new())),
         Body::Form { bytes_max } => {
-            let form = read_form(&head.headers, body, bytes_max).await;
+            let bounds = Bounds { name: "form", bytes_max, time_max: FORM_TIME_MAX };
+            let form = body.read_as(ContentType::Form, &head.headers, bounds).await;
             Given::Form(form.map_err(Problem::from))
         }
         Body::Upload => Given::Upload(Box::new(Upload::new(body))),
@@ -152,16 +151,6 @@ impl Drop for Upload {
             monoio::spawn(drop_rest(body));
         }
     }
-}
-
-async fn read_form(headers: &HeaderMap, body: Unread, bytes_max: usize) -> Result<Bytes, Refusal> {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let essence = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    if essence != "application/x-www-form-urlencoded" {
-        let refusal = Refusal::new(ErrorCode::UnsupportedMediaType, "Send the form as the page does.");
-        return Err(body.discard(refusal).await);
-    }
-    body.read(Bounds { name: "form", bytes_max, time_max: FORM_TIME_MAX }).await
 }
 
 #[cfg(test)]

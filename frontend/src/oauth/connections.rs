@@ -1,10 +1,10 @@
 //! `/connections`: which assistants may act for the account, what they have used, and the end of that.
 
-use crate::router::Reply;
 use crate::web::form::token_field;
 use crate::web::session::SignedIn;
 use crate::web::sessions::time;
 use crate::web::{Problem, Visit, page};
+use http_core::Reply;
 use maud::{Markup, html};
 use store::clock;
 use store::{Connection, GrantError};

@@ -9,7 +9,7 @@ use super::site::SCOPE;
 use super::uri::Uri;
 use super::{failed, json_error};
 use crate::assistants::Call;
-use crate::router::Reply;
+use http_core::Reply;
 use serde_json::{Map, Value, json};
 use store::clock;
 use store::id::random_bits;

@@ -1,8 +1,9 @@
 //! `GET /v1/account`: free, and the same for live and test keys.
 
-use crate::refusal::Refusal;
-use crate::router::{Call, Reply};
+use crate::router::Call;
 use checks::convert;
+use http_core::Refusal;
+use http_core::Reply;
 use store::clock;
 
 /// The caller's plan and balance.

@@ -2,9 +2,10 @@
 
 mod submission;
 
-use crate::refusal::Refusal;
-use crate::router::{Call, Reply};
+use crate::router::Call;
 use api::{BatchStatus, ErrorCode, ResultRow};
+use http_core::Refusal;
+use http_core::Reply;
 use store::clock;
 use store::{BatchId, BatchView};
 use submission::Submission;

@@ -1,9 +1,10 @@
 //! `/livez`: the process answers. `/readyz`: requests are welcome, 503 while starting or draining, and when the store
 //! takes no more writes, which only a restart mends.
 
-use crate::refusal::Refusal;
-use crate::router::{Call, Reply};
+use crate::router::Call;
 use crate::status::Phase;
+use http_core::Refusal;
+use http_core::Reply;
 use serde::Serialize;
 use store::StoreError;
 

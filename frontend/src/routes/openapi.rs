@@ -1,7 +1,8 @@
 //! `GET /v1/openapi.json`: the description of the API, for anybody.
 
-use crate::refusal::Refusal;
-use crate::router::{Call, Reply};
+use crate::router::Call;
+use http_core::Refusal;
+use http_core::Reply;
 
 /// Long enough to spare the server, short enough that an upgrade is seen soon. It holds nothing of anybody.
 const KEPT: &str = "public, max-age=300";

@@ -1,11 +1,12 @@
 //! `GET` and `POST /v1/verify`: one address.
 
-use crate::query::Query;
-use crate::refusal::Refusal;
-use crate::router::{Call, Reply};
+use crate::router::Call;
 use api::request::choice;
 use api::{DetailLevel, Issue, IssueType, Mode, VerifyBody};
 use checks::verify::{Question, verify};
+use http_core::Query;
+use http_core::Refusal;
+use http_core::Reply;
 
 /// `GET /v1/verify?email=`.
 pub async fn get(call: Call) -> Result<Reply, Refusal> {

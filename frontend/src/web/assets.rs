@@ -3,7 +3,7 @@
 
 use super::guard::hex;
 use super::{Problem, Visit};
-use crate::router::Reply;
+use http_core::Reply;
 use ring::digest::{SHA256, digest};
 use std::sync::LazyLock;
 

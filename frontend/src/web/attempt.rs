@@ -5,12 +5,12 @@
 use super::form::token_field;
 use super::signin::{EMAIL_BYTES_MAX, notice};
 use super::{Problem, Visit, chart, page};
-use crate::router::Reply;
 use api::{Findings, Reason};
 use checks::counters::Checked;
 use checks::full::Payer;
 use checks::{fast, full};
 use engine::proto::address::Address;
+use http_core::Reply;
 use maud::{Markup, html};
 use store::clock;
 use store::rate_limit::Row;

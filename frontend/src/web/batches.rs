@@ -2,8 +2,8 @@
 
 use super::sessions::time;
 use super::{Problem, Visit, chart, page};
-use crate::router::Reply;
 use api::Reason;
+use http_core::Reply;
 use maud::{Markup, html};
 use store::clock;
 use store::{BatchId, BatchSummary, BatchView};

@@ -1,8 +1,9 @@
 //! `/docs`: the API reference ([`reference`](crate::reference)), with and without a dashboard around it.
 
 use super::{Problem, Visit, assets, page};
-use crate::refusal::Refusal;
-use crate::router::{Call, Reply};
+use crate::router::Call;
+use http_core::Refusal;
+use http_core::Reply;
 use maud::PreEscaped;
 
 const TITLE: &str = "API reference";

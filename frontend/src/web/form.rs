@@ -1,7 +1,7 @@
 //! Forms as browsers send them (application/x-www-form-urlencoded, the URL Standard 5.1), and the hidden fields that
 //! go with them.
 
-use crate::query::Query;
+use http_core::Query;
 use maud::{Markup, html};
 
 /// The name of the field that holds the token against forgery.

@@ -7,7 +7,7 @@
 use super::form::{Form, TOKEN};
 use super::session::{FORM_COOKIE, SignedIn, cookie, set_cookie};
 use super::{Access, Head, Problem};
-use crate::router::Header;
+use http_core::Header;
 use ring::digest::{SHA256, digest};
 use store::id::random_bits;
 

@@ -3,7 +3,7 @@
 use super::session::SignedIn;
 use super::sessions::time;
 use super::{Problem, Visit, batches, chart, page};
-use crate::router::Reply;
+use http_core::Reply;
 use maud::html;
 use store::clock;
 

@@ -3,7 +3,7 @@
 use super::assets::{SCRIPT, STYLE};
 use super::form::token_field;
 use super::session::SignedIn;
-use crate::router::Reply;
+use http_core::Reply;
 use maud::{DOCTYPE, Markup, html};
 use std::borrow::Cow;
 

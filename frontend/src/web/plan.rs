@@ -2,7 +2,7 @@
 
 use super::sessions::time;
 use super::{Problem, Visit, page};
-use crate::router::Reply;
+use http_core::Reply;
 use maud::html;
 use store::SubscriptionStatus;
 use store::clock;

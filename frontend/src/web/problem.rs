@@ -2,9 +2,9 @@
 
 use super::page;
 use super::session::SignedIn;
-use crate::refusal::Refusal;
-use crate::router::Reply;
 use checks::CheckError;
+use http_core::Refusal;
+use http_core::Reply;
 use maud::html;
 use std::borrow::Cow;
 use store::{HoldError, StoreError};

@@ -5,8 +5,7 @@ use super::{
     signup, usage,
 };
 use crate::oauth::{authorize, connections};
-use crate::refusal::Refusal;
-use crate::router::{Method, Reply, parameter};
+use http_core::{Method, Refusal, Reply, route};
 use std::future::Future;
 use std::pin::Pin;
 
@@ -122,22 +121,26 @@ impl Found {
     }
 }
 
+impl route::Route for Route {
+    fn method(&self) -> Method {
+        self.method
+    }
+
+    fn path(&self) -> &'static str {
+        self.path
+    }
+
+    fn answers_head(&self) -> bool {
+        self.method == Method::Get
+    }
+}
+
 /// Finds the route; none where the path is not the dashboard's.
 pub fn find(method: &str, path: &str) -> Option<Found> {
-    let here = || ROUTES.iter().filter_map(|route| Some((route, parameter(route.path, path)?)));
-    let fits =
-        |route: &Route| route.method.as_str() == method || (method == "HEAD" && route.method == Method::Get);
-    if let Some((route, parameter)) = here().find(|(route, _)| fits(route)) {
-        return Some(Found::Route(route, parameter.to_owned()));
-    }
-    let mut allow = Vec::new();
-    for (route, _) in here() {
-        allow.push(route.method.as_str());
-        if route.method == Method::Get {
-            allow.push("HEAD");
-        }
-    }
-    (!allow.is_empty()).then(|| Found::Refused(Refusal::method(allow.join(", "))))
+    Some(match route::find(ROUTES, method, path)? {
+        Ok((route, parameter)) => Found::Route(route, parameter.to_owned()),
+        Err(refusal) => Found::Refused(refusal),
+    })
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 
 use super::guard::{hex, next};
 use super::{Head, Problem, Visit, page};
-use crate::router::{Method, Reply};
+use http_core::{Method, Reply};
 use ring::digest::{SHA256, digest};
 use std::fmt;
 use store::{AccountId, NewSession, SESSION_MS, SESSION_STEP_MS, Session, Store, TokenHash, UnixMs};

@@ -6,8 +6,8 @@
 use super::form::token_field;
 use super::session::{Beginning, token_hash};
 use super::{Problem, Visit, guard, page};
-use crate::router::Reply;
 use checks::throttle::TooOften;
+use http_core::Reply;
 use maud::{Markup, html};
 use store::StoreError;
 use store::clock;

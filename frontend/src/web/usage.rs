@@ -1,7 +1,7 @@
 //! `/usage`: what was checked on each day, and what came of it.
 
 use super::{Problem, Visit, chart, page};
-use crate::router::Reply;
+use http_core::Reply;
 use maud::html;
 use store::clock;
 

@@ -17,9 +17,10 @@ const EDGES: &[(&str, &[&str])] = &[
     ("store", &["api", "engine"]),
     ("lists", &["api", "engine-proto"]),
     ("checks", &["api", "engine", "store"]),
-    ("frontend", &["api", "checks", "engine", "lists", "store"]),
+    ("http-core", &["api", "checks", "engine", "store"]),
+    ("frontend", &["api", "checks", "engine", "http-core", "lists", "store"]),
     ("mailnet", &[]),
-    ("fuzz", &["api", "checks", "engine-proto", "frontend", "lists", "store"]),
+    ("fuzz", &["api", "checks", "engine-proto", "frontend", "http-core", "lists", "store"]),
     ("xtask", &["engine", "engine-proto", "fuzz", "mailnet"]),
     ("loadtest", &[]),
     ("bench", &[]),
@@ -27,8 +28,8 @@ const EDGES: &[(&str, &[&str])] = &[
 /// Libraries that shape what depends on them, and the crates of ours that may.
 const OWNERS: &[(&str, &[&str])] = &[
     ("redb", &["store"]),
-    ("hyper", &["frontend", "loadtest", "xtask"]),
-    ("monoio", &["checks", "engine", "frontend", "loadtest"]),
+    ("hyper", &["frontend", "http-core", "loadtest", "xtask"]),
+    ("monoio", &["checks", "engine", "frontend", "http-core", "loadtest"]),
     ("glommio", &["engine"]),
     ("io-uring", &["checks", "engine"]),
     ("maud", &["frontend"]),

@@ -1,7 +1,6 @@
 //! A log line as text, as tracing's own format writes it to a file: time, level, message, `name=value`. Every request has
 //! one, so what nearly all values are (numbers, and text without anything to escape) is written without `fmt`.
 
-use crate::digits;
 use std::cell::RefCell;
 use std::fmt::{self, Debug, Write};
 use store::clock;
@@ -93,7 +92,7 @@ impl Visit for Fields<'_> {
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.put(field, |line| digits::write(line, value));
+        self.put(field, |line| line.write_str(itoa::Buffer::new().format(value)));
     }
 }
 

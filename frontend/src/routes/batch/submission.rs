@@ -1,7 +1,6 @@
 //! A batch as it is submitted: read whole before anything is done, then made in one transaction.
 
-use crate::refusal::Refusal;
-use crate::router::{Call, Reply};
+use crate::router::Call;
 use crate::worker::Worker;
 use api::error::OFFENDERS_MAX;
 use api::{BatchBody, BatchCreated, BatchState, ErrorCode, Offender};
@@ -10,6 +9,8 @@ use checks::idempotency::{self, Claim};
 use checks::survive::survive;
 use checks::test_mode;
 use engine::proto::address::{Address, AddressError};
+use http_core::Refusal;
+use http_core::Reply;
 use std::rc::Rc;
 use store::clock;
 use store::id::random_bits;

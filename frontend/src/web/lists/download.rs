@@ -5,9 +5,9 @@
 
 use super::BATCH_ADDRESSES;
 use super::downloads::Opened;
-use crate::router::Reply;
 use crate::web::{Problem, Visit};
 use api::Reason;
+use http_core::Reply;
 use lists::{Format, Row, Source, Step, Verdict};
 use std::sync::Arc;
 use store::{List, ListState, Store, StoreError};

@@ -1,12 +1,12 @@
 //! `/lists` and `/lists/{id}`: uploading a list, starting it, and where it stands.
 
-use crate::router::Reply;
 use crate::web::form::token_field;
 use crate::web::session::SignedIn;
 use crate::web::sessions::time;
 use crate::web::signin::notice;
 use crate::web::{Problem, Visit, chart, page};
 use api::Reason;
+use http_core::Reply;
 use maud::{Markup, html};
 use store::clock;
 use store::{List, ListId, ListState};

@@ -7,10 +7,10 @@
 pub(crate) mod fuzzing;
 
 use super::pages;
-use crate::router::Reply;
 use crate::web::form::{Form, TOKEN};
 use crate::web::{Access, Problem, Visit, guard, page};
 use bytes::Bytes;
+use http_core::Reply;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;

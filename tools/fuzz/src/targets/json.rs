@@ -7,7 +7,7 @@ use api::request::{BATCH_EMAILS_MAX, BATCH_NAME_CHARS_MAX, EMAIL_CHARS_MAX, mode
 use api::{BatchBody, Issue, Mode, VerifyBody};
 use fastrand::Rng;
 use frontend::oauth::uri;
-use frontend::query::Query;
+use http_core::Query;
 use serde_json::Value;
 
 pub const WORDS: [&str; 16] = [

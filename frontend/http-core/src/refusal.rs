@@ -3,7 +3,6 @@
 //! The message outside says what the caller can do about it; the message inside says what happened here. Neither
 //! carries an address or a key.
 
-use crate::digits;
 use api::{ErrorBody, ErrorCode, Issue};
 use checks::CheckError;
 use checks::engine_client::NoFinding;
@@ -178,8 +177,7 @@ fn named(name: &str, parameters: [(&str, u64); 2]) -> String {
     text.extend(["\"", name, "\""]);
     for (parameter, value) in parameters {
         text.push_str(parameter);
-        // A string takes all that is written.
-        let _ = digits::write(&mut text, value);
+        text.push_str(itoa::Buffer::new().format(value));
     }
     text
 }
