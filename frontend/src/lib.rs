@@ -4,7 +4,6 @@
 //! [`routes`], which asks [`checks`] and the [`store`].
 
 pub mod admin;
-pub mod assistants;
 pub mod cli;
 pub mod config;
 #[cfg(feature = "fuzzing")]
@@ -13,14 +12,11 @@ pub mod fuzzing;
 pub mod gate;
 pub mod http;
 pub mod listen;
-pub mod mcp;
 pub mod metrics;
-pub mod oauth;
 pub mod reference;
 pub mod router;
 pub mod routes;
 pub mod server;
 pub mod status;
 pub mod tls;
-pub mod web;
 pub mod worker;

@@ -1,7 +1,6 @@
 //! The one table of what the API answers to: method, path, who may call and how often, handler.
 
-use crate::routes::{account, batch, health, openapi, verify};
-use crate::web::docs;
+use crate::routes::{account, batch, docs, health, openapi, verify};
 use crate::worker::Worker;
 use bytes::Bytes;
 use checks::auth::Caller;
@@ -149,7 +148,7 @@ const ROUTES: &[Route] = &[
         safe: true,
         limit: Limit::Unlimited,
         feature: None,
-        handler: |call| Box::pin(docs::show_alone(call)),
+        handler: |call| Box::pin(docs::show(call)),
     },
     Route {
         method: Method::Get,

@@ -2,6 +2,7 @@
 
 pub mod account;
 pub mod batch;
+pub mod docs;
 pub mod health;
 pub mod openapi;
 pub mod verify;

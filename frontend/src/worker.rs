@@ -1,13 +1,12 @@
 //! What a frontend thread has at hand.
 
-use crate::assistants::Assistants;
 use crate::gate::Gate;
 use crate::status::Status;
-use crate::web::Web;
 use checks::Checks;
 use checks::batch::Door;
 use checks::gateway::Gateways;
 use checks::idempotency::InProgress;
+use dashboard::Dashboard;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -34,9 +33,7 @@ pub struct Commons {
     /// The description of the API.
     pub description: Vec<u8>,
     /// The same as a page's content.
-    pub reference: String,
-    /// The dashboard, where it is served.
-    pub web: Option<Arc<Web>>,
-    /// What connects assistants, where they can be.
-    pub assistants: Option<Arc<Assistants>>,
+    pub reference: Arc<str>,
+    /// The dashboard, where it is served, and what connects assistants.
+    pub dashboard: Option<Arc<Dashboard>>,
 }

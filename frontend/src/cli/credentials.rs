@@ -6,11 +6,11 @@
 use super::place::{Place, execute, output_failed, unexpected};
 use super::table::write_json;
 use crate::admin::{Command, Response};
-use crate::web::guard::hex;
-use crate::web::password;
-use crate::web::session::token_hash;
-use crate::web::signin::EMAIL_BYTES_MAX;
 use clap::Subcommand;
+use dashboard::guard::hex;
+use dashboard::password;
+use dashboard::session::token_hash;
+use dashboard::signin::EMAIL_BYTES_MAX;
 use engine::proto::address::Address;
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use serde::Serialize;

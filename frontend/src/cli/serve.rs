@@ -9,7 +9,6 @@ use super::flags::{DATA, ENGINE, Flags, SERVER};
 use super::{Failure, StartEngine, log, open_files};
 use crate::admin::first_run::first_run;
 use crate::admin::server::AdminServer;
-use crate::assistants::Assistants;
 use crate::config::Config;
 use crate::listen::Listeners;
 use crate::metrics::Metrics;
@@ -18,8 +17,8 @@ use crate::reference;
 use crate::server::{Common, Station};
 use crate::status::{Phase, Status};
 use crate::tls::Tls;
-use crate::web::Web;
 use crate::worker::Commons;
+use assistants::Assistants;
 use checks::batch::{Door, Feeder, Limits};
 use checks::engine_client::Backend;
 use checks::engine_memory;
@@ -29,12 +28,13 @@ use checks::limiter::{self, Limiter};
 use checks::peers::Peers;
 use checks::runtime::{self, Choice};
 use checks::survive::log_panics;
+use dashboard::Dashboard;
 use engine::config::EngineConfig;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use socket2::SockRef;
 use std::io::{self, IsTerminal, Write};
-use std::net::{Shutdown, TcpListener};
+use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -244,6 +244,37 @@ impl Crew<'_> {
         self.start("batches".into(), || feeder.run())
     }
 
+    /// The dashboard, and what connects assistants: users consent in the dashboard, so without it no assistant can connect.
+    fn start_dashboard(
+        &self,
+        listen: SocketAddr,
+        reference: &Arc<str>,
+        door: &Arc<Door>,
+    ) -> io::Result<Option<Arc<Dashboard>>> {
+        let config = self.config;
+        if !config.dashboard.enabled {
+            return Ok(None);
+        }
+        // Behind a proxy all callers have one address.
+        let networks_are_told = config.connections_per_peer != 0;
+        let assistants = Assistants::start(assistants::Settings {
+            public_url: config.public_url.clone(),
+            listen,
+            tls: config.tls_cert.is_some(),
+            allowed_networks: config.engine.allow_net.clone(),
+            networks_are_told,
+        })?;
+        let settings = dashboard::Settings {
+            sign_up: config.dashboard.sign_up,
+            public_url: config.public_url.clone(),
+            networks_are_told,
+            upload_bytes_max: config.dashboard.upload_mib << 20,
+            reference: Arc::clone(reference),
+            assistants,
+        };
+        Dashboard::start(settings, self.store, door).map(Some)
+    }
+
     fn start_frontends(
         &self,
         listeners: Listeners,
@@ -256,15 +287,18 @@ impl Crew<'_> {
         let unfit = |error| Failure::failed(format!("cannot render the description: {error}"));
         let description = api::openapi::document(self.config.base_url());
         let base = reference::base(self.config.public_url.as_deref(), self.tls.is_some(), listeners.address);
+        let reference: Arc<str> =
+            reference::render(&serde_json::to_value(&description).map_err(unfit)?, &base)
+                .into_string()
+                .into();
+        let dashboard = self.start_dashboard(listeners.address, &reference, door).map_err(cannot)?;
         let commons = Arc::new(Commons {
             in_progress: Arc::default(),
             door: Arc::clone(door),
             gateways: self.config.gateways()?,
             description: serde_json::to_vec(&description).map_err(unfit)?,
-            reference: reference::render(&serde_json::to_value(&description).map_err(unfit)?, &base)
-                .into_string(),
-            web: Web::start(self.config, self.store, door).map_err(cannot)?,
-            assistants: Assistants::start(self.config, listeners.address).map_err(cannot)?,
+            reference,
+            dashboard,
         });
         let common = Common {
             driver: self.choice.driver,

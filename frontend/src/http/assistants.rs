@@ -1,8 +1,8 @@
 //! Requests of assistants: from hyper's terms to those of [`assistants`](crate::assistants).
 
 use super::{BODY, Note};
-use crate::assistants::{self, Assistants, Call, Head, Route};
 use crate::worker::Worker;
+use assistants::{self, Assistants, Call, Head, Route};
 use bytes::Bytes;
 use http_core::body::Unread;
 use http_core::{Refusal, Reply};
@@ -19,7 +19,7 @@ const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
 /// What answers, if the path is one of theirs.
 pub fn find(worker: &Worker, head: &Parts) -> Option<(Arc<Assistants>, Result<&'static Route, Refusal>)> {
-    let assistants = worker.commons.assistants.as_ref()?;
+    let assistants = worker.commons.dashboard.as_ref()?.assistants.as_ref()?;
     let found = assistants::find(head.method.as_str(), head.uri.path())?;
     Some((Arc::clone(assistants), found))
 }
@@ -43,7 +43,7 @@ pub async fn answer(
     };
     note.path = route.path;
     let read_head = read_head(&head.headers, peer);
-    let connection = match route.admit(&worker, &assistants, &read_head) {
+    let connection = match route.admit(&worker.checks, &assistants, &read_head) {
         Ok(connection) => connection,
         Err(reply) => {
             // The refusal is only there for the time that the body may take.
@@ -55,7 +55,9 @@ pub async fn answer(
         None => Bytes::new(),
         Some(wanted) => body.read_as(wanted, &head.headers, BODY).await?,
     };
-    Ok(route.answer(Call { worker, assistants, head: read_head, connection, body }).await)
+    Ok(route
+        .answer(Call { checks: Rc::clone(&worker.checks), assistants, head: read_head, connection, body })
+        .await)
 }
 
 fn read_head(headers: &HeaderMap, peer: IpAddr) -> Head {

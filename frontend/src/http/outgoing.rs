@@ -1,7 +1,7 @@
 //! The body of an answer: whole, as nearly all are, or made piece by piece on another thread while it is sent.
 
-use crate::web::lists::downloads::Pieces;
 use bytes::Bytes;
+use dashboard::lists::downloads::Pieces;
 use http_body_util::Full;
 use hyper::body::{Body, Frame, SizeHint};
 use std::io;

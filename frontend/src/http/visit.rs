@@ -1,10 +1,10 @@
-//! Requests to the dashboard: from hyper's terms to those of [`web`](crate::web).
+//! Requests to the dashboard: from hyper's terms to those of [`dashboard`].
 
 use super::Note;
-use crate::web::lists::upload;
-use crate::web::{self, Asked, Body, Found, Given, Head, Problem, Web};
 use crate::worker::Worker;
 use bytes::Bytes;
+use dashboard::lists::upload;
+use dashboard::{Asked, Body, Dashboard, Found, Given, Head, Problem};
 use http_body_util::BodyExt;
 use http_core::Reply;
 use http_core::body::{Bounds, ContentType, Unread, drop_rest};
@@ -31,19 +31,19 @@ const UPLOAD_RATE_MIN: u64 = 16 * 1024;
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Whether the path is the dashboard's, and what answers there.
-pub fn find(worker: &Worker, head: &Parts) -> Option<(Arc<Web>, Found)> {
+pub fn find(worker: &Worker, head: &Parts) -> Option<(Arc<Dashboard>, Found)> {
     // Nearly all requests are the API's; they need not be held against every page.
     if head.uri.path().starts_with(API) {
         return None;
     }
-    let web = worker.commons.web.as_ref()?;
-    Some((Arc::clone(web), web::find(head.method.as_str(), head.uri.path())?))
+    let dashboard = worker.commons.dashboard.as_ref()?;
+    Some((Arc::clone(dashboard), dashboard::find(head.method.as_str(), head.uri.path())?))
 }
 
 /// Answers with a page, whatever happens.
 pub async fn answer(
     worker: Rc<Worker>,
-    (web, found): (Arc<Web>, Found),
+    (dashboard, found): (Arc<Dashboard>, Found),
     head: Parts,
     body: Incoming,
     peer: IpAddr,
@@ -52,7 +52,13 @@ pub async fn answer(
     note.path = found.path();
     let body = Unread::new(&head.headers, body);
     let pieces = Rc::default();
-    let asked = Asked { worker, web, head: read_head(&head, peer), found, pieces: Rc::clone(&pieces) };
+    let asked = Asked {
+        checks: Rc::clone(&worker.checks),
+        dashboard,
+        head: read_head(&head, peer),
+        found,
+        pieces: Rc::clone(&pieces),
+    };
     let given = match asked.body() {
         Body::None => Given::Form(Ok(Bytes::new())),
         Body::Form { bytes_max } => {

@@ -61,7 +61,7 @@ pub fn register(server: &Server, redirect: &str) -> String {
 /// SHA-256 of a verifier in base64url.
 pub fn challenge(verifier: &str) -> String {
     let hash = digest(&SHA256, verifier.as_bytes());
-    frontend::oauth::base64::to_url(hash.as_ref())
+    assistants::oauth::base64::to_url(hash.as_ref())
 }
 
 /// The fields of a good request for consent.

@@ -8,7 +8,7 @@
 //! ```
 
 use super::Kept;
-use crate::web::guard::hex;
+use dashboard::guard::hex;
 use engine::proto::limits::REFUSALS_STEPS;
 use engine::{KeptRefusals, KeptStep};
 use ring::digest::{SHA256, digest};

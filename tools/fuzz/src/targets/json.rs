@@ -5,8 +5,8 @@
 use crate::input::{json, one};
 use api::request::{BATCH_EMAILS_MAX, BATCH_NAME_CHARS_MAX, EMAIL_CHARS_MAX, mode_of};
 use api::{BatchBody, Issue, Mode, VerifyBody};
+use assistants::oauth::uri;
 use fastrand::Rng;
-use frontend::oauth::uri;
 use http_core::Query;
 use serde_json::Value;
 

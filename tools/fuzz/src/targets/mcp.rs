@@ -3,9 +3,9 @@
 //! An input is a byte that says which headers there are, their values on a line each, and the body.
 
 use crate::input::{json, one};
+use assistants::mcp::message::{Age, Answer, Headers, LEGACY, MODERN, Message, read};
+use assistants::mcp::tools;
 use fastrand::Rng;
-use frontend::mcp::message::{Age, Answer, Headers, LEGACY, MODERN, Message, read};
-use frontend::mcp::tools;
 use serde_json::{Map, Value};
 
 pub const WORDS: [&str; 18] = [

@@ -3,8 +3,8 @@
 //! An input is a byte for the form of the Content-Type and the body, whose boundary is `XyZ`.
 
 use crate::input::{cut, one};
+use dashboard::lists::upload::fuzzing::upload;
 use fastrand::Rng;
-use frontend::fuzzing::upload;
 
 pub const WORDS: [&str; 12] = [
     "\r\n--XyZ\r\n",

@@ -3,14 +3,14 @@
 //! An input is a byte that says what it is, and the bytes of it.
 
 use crate::input::{json, one};
+use assistants::oauth::client::clean_name;
+use assistants::oauth::secret::{RefreshToken, Secret};
+use assistants::oauth::site::Site;
+use assistants::oauth::uri::{self, Uri};
+use assistants::oauth::{base64, document, fetch, pkce, registration, token};
+use dashboard::authorize::challenge;
+use dashboard::form::Form;
 use fastrand::Rng;
-use frontend::fuzzing::{authorization, client_document, document_answer, registration, token_field};
-use frontend::oauth::client::clean_name;
-use frontend::oauth::secret::{RefreshToken, Secret};
-use frontend::oauth::site::Site;
-use frontend::oauth::uri::{self, Uri};
-use frontend::oauth::{base64, pkce};
-use frontend::web::form::Form;
 use http_core::Query;
 use serde_json::Value;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -133,7 +133,7 @@ pub fn feed(input: &[u8]) -> Result<(), String> {
 
 fn register(body: &[u8]) -> Result<(), String> {
     let Ok(Value::Object(metadata)) = serde_json::from_slice(body) else { return Ok(()) };
-    match registration(&metadata) {
+    match registration::read(&metadata) {
         Ok((name, uris)) => {
             if !(1..=REDIRECT_URIS_MAX).contains(&uris.len()) {
                 return Err(format!("{} redirect URIs", uris.len()));
@@ -158,12 +158,12 @@ fn name_holds(name: &str) -> Result<(), String> {
 }
 
 fn document(answer: &[u8]) -> Result<(), String> {
-    let Ok(fetched) = document_answer(answer) else { return Ok(()) };
+    let Ok(fetched) = fetch::read(answer) else { return Ok(()) };
     if fetched.body.len() > answer.len() {
         return Err("a body that is longer than the answer".into());
     }
     let Some(url) = Uri::parse(DOCUMENT) else { return Err("no URL".into()) };
-    let Ok(client) = client_document(&url, &fetched.body) else { return Ok(()) };
+    let Ok(client) = document::read(&url, &fetched.body) else { return Ok(()) };
     if client.id != DOCUMENT || client.host.as_deref() != Some("a.example") {
         return Err(format!("the document at {DOCUMENT} speaks for {}", client.id));
     }
@@ -210,7 +210,7 @@ fn encoded(name: &'static str, value: &str) -> Result<(), String> {
 fn authorize(bytes: &[u8]) -> Result<(), String> {
     let Ok(form) = Form::parse(bytes) else { return Ok(()) };
     let site = Site::new(None, SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)), false)?;
-    let Ok(challenge) = authorization(&form, &site) else { return Ok(()) };
+    let Ok(challenge) = challenge(&form, &site) else { return Ok(()) };
     let asked = form.text("code_challenge");
     if base64::to_url(&challenge) != asked || !form.text("resource").to_ascii_lowercase().ends_with("/mcp") {
         return Err("a request is taken that is none".into());
@@ -271,4 +271,9 @@ fn secrets(text: &str) -> Result<(), String> {
 /// RFC 3986 2.3.
 fn unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
+}
+/// A field that must be there, of a form that is sent to the token endpoint; or the body of the answer that says what is wrong.
+fn token_field(form: &[u8], name: &'static str) -> Result<String, Vec<u8>> {
+    let fields = token::Fields::read(form).map_err(|reply| reply.body)?;
+    fields.required(name).map(str::to_owned).map_err(|reply| reply.body)
 }

@@ -1,0 +1,269 @@
+//! The endpoints that assistants' programs call: one table of method, path, body, who may ask, and handler.
+//!
+//! Beside the API, as they keep other forms: OAuth's errors, JSON-RPC's answers, tokens in place of keys. What users see
+//! in a browser on the way to a connection is the dashboard's.
+
+pub mod mcp;
+pub mod oauth;
+
+use bytes::Bytes;
+use checks::Checks;
+use checks::auth::bearer_token;
+use checks::throttle::Throttle;
+use engine::config::Network;
+use http_core::body::ContentType;
+use http_core::{Method, Refusal, Reply, route};
+use mcp::Visit;
+use mcp::message::Headers;
+use oauth::document::Documents;
+use oauth::fetch::Fetcher;
+use oauth::secret::Secret;
+use oauth::site::{MCP, REGISTER, RESOURCE_METADATA, REVOKE, Site, TOKEN};
+use oauth::{failed, json_error, json_reply, registration, token};
+use serde_json::json;
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use store::Connection;
+use store::clock;
+
+/// What all threads share of assistants.
+pub struct Assistants {
+    /// Where we are.
+    pub site: Site,
+    /// Clients that are known by their metadata.
+    pub documents: Documents,
+    /// Whether documents can be fetched.
+    documents_usable: bool,
+    /// Registrations.
+    pub throttle: Throttle,
+}
+
+/// What the operator has set.
+pub struct Settings {
+    /// The URL under which users and assistants reach the server.
+    pub public_url: Option<String>,
+    /// Where the server listens.
+    pub listen: SocketAddr,
+    /// Whether it listens with TLS.
+    pub tls: bool,
+    /// Networks that may be contacted although they are not public.
+    pub allowed_networks: Vec<Network>,
+    /// Whether peers have addresses of their own. Behind a proxy all have the same, and nothing can be said of their networks.
+    pub networks_are_told: bool,
+}
+
+impl Assistants {
+    /// Starts what they need; none where they cannot connect, which the log is told.
+    ///
+    /// # Errors
+    /// A thread could not be started.
+    pub fn start(settings: Settings) -> io::Result<Option<Arc<Assistants>>> {
+        let Settings { public_url, listen, tls, allowed_networks, networks_are_told } = settings;
+        let site = match Site::new(public_url.as_deref(), listen, tls) {
+            Ok(site) => site,
+            Err(why) => {
+                tracing::info!("{why}");
+                return Ok(None);
+            }
+        };
+        let fetcher = Fetcher::start(allowed_networks)?;
+        let documents_usable = fetcher.usable;
+        let throttle = Throttle::new(networks_are_told);
+        let documents = Documents::new(fetcher);
+        Ok(Some(Arc::new(Assistants { site, documents, documents_usable, throttle })))
+    }
+}
+
+/// What the head of a request says, as far as these endpoints care.
+#[derive(Debug)]
+pub struct Head {
+    /// The values of `Authorization`.
+    pub authorization: Vec<Vec<u8>>,
+    /// The values of `Origin`.
+    pub origin: Vec<Vec<u8>>,
+    /// `MCP-Protocol-Version`; none where there are several, as for the next two.
+    pub version: Option<String>,
+    /// `Mcp-Method`.
+    pub method: Option<String>,
+    /// `Mcp-Name`.
+    pub name: Option<String>,
+    /// Who connected.
+    pub peer: IpAddr,
+}
+
+/// One request, as handlers see it.
+pub struct Call {
+    /// The thread's state.
+    pub checks: Rc<Checks>,
+    /// What all threads share.
+    pub assistants: Arc<Assistants>,
+    /// The head.
+    pub head: Head,
+    /// Of which connection it is; there is one wherever the route asks for it.
+    pub connection: Option<Connection>,
+    /// The body; empty on GET.
+    pub body: Bytes,
+}
+
+type Handler = fn(Call) -> Pin<Box<dyn Future<Output = Reply>>>;
+
+/// One line of the table.
+pub struct Route {
+    method: Method,
+    /// The path, and what logs call it.
+    pub path: &'static str,
+    /// The type of the body, if one is read.
+    pub body: Option<ContentType>,
+    /// Only with the access token of a connection.
+    connected: bool,
+    handler: Handler,
+}
+
+const fn open(method: Method, path: &'static str, body: Option<ContentType>, handler: Handler) -> Route {
+    Route { method, path, body, connected: false, handler }
+}
+
+/// The table. Metadata of the resource is where RFC 9728 3.1 puts it, and where clients look that leave out the path.
+const ROUTES: &[Route] = &[
+    open(Method::Get, RESOURCE_METADATA, None, |call| Box::pin(resource_metadata(call))),
+    open(Method::Get, "/.well-known/oauth-protected-resource", None, |call| {
+        Box::pin(resource_metadata(call))
+    }),
+    open(Method::Get, "/.well-known/oauth-authorization-server", None, |call| {
+        Box::pin(server_metadata(call))
+    }),
+    open(Method::Post, REGISTER, Some(ContentType::Json), |call| Box::pin(registration::register(call))),
+    open(Method::Post, TOKEN, Some(ContentType::Form), |call| Box::pin(token::exchange(call))),
+    open(Method::Post, REVOKE, Some(ContentType::Form), |call| Box::pin(token::revoke(call))),
+    Route {
+        method: Method::Post,
+        path: MCP,
+        body: Some(ContentType::Json),
+        connected: true,
+        handler: |call| Box::pin(talk(call)),
+    },
+];
+
+impl route::Route for Route {
+    fn method(&self) -> Method {
+        self.method
+    }
+
+    fn path(&self) -> &'static str {
+        self.path
+    }
+
+    fn answers_head(&self) -> bool {
+        self.method == Method::Get
+    }
+}
+
+/// Finds the route; none where the path is not one of these.
+///
+/// # Errors
+/// 405.
+pub fn find(method: &str, path: &str) -> Option<Result<&'static Route, Refusal>> {
+    route::find(ROUTES, method, path).map(|found| found.map(|(route, _)| route))
+}
+
+impl Route {
+    /// Whether the request may be answered, before anything of its body is read, and of which connection it is.
+    ///
+    /// # Errors
+    /// The answer in place of the handler's.
+    pub fn admit(
+        &self,
+        checks: &Checks,
+        assistants: &Assistants,
+        head: &Head,
+    ) -> Result<Option<Connection>, Reply> {
+        if !self.connected {
+            return Ok(None);
+        }
+        // A page of another site that a browser took for ours, by whatever trick, says here whose it is.
+        let ours = assistants.site.issuer().as_bytes();
+        if head.origin.iter().any(|origin| !origin.eq_ignore_ascii_case(ours)) {
+            let error = json!({ "code": -32600, "message": "this Origin may not come here" });
+            return Err(json_reply(403, &json!({ "jsonrpc": "2.0", "error": error })));
+        }
+        authenticate(checks, assistants, head).map(Some)
+    }
+
+    /// Answers.
+    pub async fn answer(&self, call: Call) -> Reply {
+        (self.handler)(call).await
+    }
+}
+
+fn authenticate(checks: &Checks, assistants: &Assistants, head: &Head) -> Result<Connection, Reply> {
+    let refuse = |with_token: bool, why: &str| {
+        let code = if with_token { "invalid_token" } else { "unauthorized" };
+        json_error(401, code, why).header("www-authenticate", assistants.site.challenge(with_token))
+    };
+    let token = match head.authorization.as_slice() {
+        [one] => bearer_token(one),
+        [] => None,
+        _ => return Err(refuse(true, "there is more than one Authorization header")),
+    };
+    let Some(token) = token else { return Err(refuse(false, "connect first: this needs an access token")) };
+    let secret = std::str::from_utf8(token).ok().and_then(Secret::parse_access);
+    let Some(secret) = secret else { return Err(refuse(true, "this is no access token of a connection")) };
+    match checks.store.connection_of(&secret.hash(), clock::now()) {
+        Ok(Some(connection)) => Ok(connection),
+        Ok(None) => Err(refuse(true, "the token has expired, or its connection has ended")),
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+/// For a while: it changes with the configuration alone.
+const KEPT: &str = "public, max-age=300";
+
+async fn resource_metadata(call: Call) -> Reply {
+    json_reply(200, &call.assistants.site.resource_metadata()).header("cache-control", KEPT)
+}
+
+async fn server_metadata(call: Call) -> Reply {
+    let mut metadata = call.assistants.site.server_metadata();
+    metadata["client_id_metadata_document_supported"] = call.assistants.documents_usable.into();
+    json_reply(200, &metadata).header("cache-control", KEPT)
+}
+
+async fn talk(call: Call) -> Reply {
+    let Some(connection) = &call.connection else {
+        return failed(&"a route without a connection asked for it");
+    };
+    let Head { version, method, name, .. } = &call.head;
+    let headers = Headers { version: version.as_deref(), method: method.as_deref(), name: name.as_deref() };
+    let visit = Visit { checks: &call.checks, site: &call.assistants.site, connection };
+    let answer = visit.answer(headers, &call.body).await;
+    let body = answer.body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
+    Reply { status: answer.status, headers: Vec::new(), body }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_and_methods() {
+        let check = |method: &str, path: &str, expected: Option<Result<(), &str>>| {
+            let found = find(method, path).map(|found| found.map(drop).map_err(|refusal| refusal.headers));
+            let expected =
+                expected.map(|found| found.map_err(|allow| vec![("allow", allow.to_owned().into())]));
+            assert_eq!(found, expected, "{method} {path}");
+        };
+        check("POST", "/mcp", Some(Ok(())));
+        check("GET", "/mcp", Some(Err("POST")));
+        check("DELETE", "/mcp", Some(Err("POST")));
+        check("GET", "/oauth/token", Some(Err("POST")));
+        check("HEAD", "/.well-known/oauth-protected-resource/mcp", Some(Ok(())));
+        check("POST", "/.well-known/oauth-authorization-server", Some(Err("GET, HEAD")));
+        for path in ["/mcp/", "/oauth/authorize", "/.well-known/openid-configuration", "/"] {
+            check("GET", path, None);
+        }
+    }
+}

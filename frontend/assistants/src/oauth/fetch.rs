@@ -1,0 +1,434 @@
+//! Fetches the metadata of clients: a URL of a stranger's, so all about it is bounded.
+//!
+//! One thread, one fetch after another, a short queue. Only `https`, no redirects, so much time and so many bytes. The
+//! addresses of the host pass the same filter as those of mail servers, and the address that was checked is the one
+//! that is connected to: a name that says another address a moment later gets nobody inside.
+//!
+//! Certificates are judged by the system's own list of authorities (`SSL_CERT_FILE` names another).
+
+use super::uri::Uri;
+use engine::config::Network;
+use engine::proto::dns::public::is_public;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+use store::{Pending, Reply, StoreError, pending};
+
+/// Fetches that may wait.
+const WAITING_MAX: usize = 8;
+/// For a fetch with those before it. A system that looks up names slowly must not keep users waiting.
+pub const WAIT_MAX: Duration = Duration::from_secs(15);
+/// For all of one fetch but the look-up of the name, which the system bounds.
+const TIME_MAX: Duration = Duration::from_secs(5);
+/// For a connection to one address.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
+/// Addresses of a host that are tried.
+const ADDRESSES_MAX: usize = 3;
+/// Largest answer, with its head. Documents have some hundred bytes; the draft suggests 5 KiB.
+const BYTES_MAX: usize = 32 * 1024;
+/// Most that is read of a connection: the answer with TLS's own, of which certificates are the most.
+const RAW_BYTES_MAX: usize = 128 * 1024;
+const HEADERS_MAX: usize = 64;
+
+/// What was fetched.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Fetched {
+    /// The body of a 200.
+    pub body: Vec<u8>,
+    /// For how long the answer may be kept, where it says so.
+    pub max_age_s: Option<u64>,
+}
+
+/// Why nothing was fetched. No text has more of the URL than its owner wrote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FetchError {
+    /// Too many wait.
+    Busy,
+    /// The host has no address that may be contacted.
+    Address,
+    /// No connection, or it broke, or the certificate is not good: what the system says.
+    Connection(String),
+    /// It took too long.
+    Slow,
+    /// The answer has another status.
+    Status(u16),
+    /// It is too large, or no HTTP, or not JSON.
+    Answer(&'static str),
+}
+
+impl fmt::Display for FetchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FetchError::Busy => f.write_str("too much is being fetched; try again in a moment"),
+            FetchError::Address => f.write_str("its host has no address that may be contacted"),
+            FetchError::Connection(why) => write!(f, "no connection: {why}"),
+            FetchError::Slow => f.write_str("it took too long"),
+            FetchError::Status(status) => write!(f, "its host answered with status {status}"),
+            FetchError::Answer(why) => f.write_str(why),
+        }
+    }
+}
+
+/// For the channel between threads, which is the store's: it says so when one end is gone.
+impl From<StoreError> for FetchError {
+    fn from(_: StoreError) -> FetchError {
+        FetchError::Busy
+    }
+}
+
+impl From<io::Error> for FetchError {
+    fn from(error: io::Error) -> FetchError {
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => FetchError::Slow,
+            _ => FetchError::Connection(error.to_string()),
+        }
+    }
+}
+
+/// See the module. The thread ends when this is dropped.
+pub struct Fetcher {
+    jobs: SyncSender<Job>,
+    /// Some authority is known, so that some certificate can be good.
+    pub usable: bool,
+}
+
+struct Job {
+    uri: Uri,
+    asked: Instant,
+    began: Arc<AtomicBool>,
+    reply: Reply<Fetched, FetchError>,
+}
+
+/// A fetch that was asked for.
+pub struct Fetching {
+    began: Arc<AtomicBool>,
+    /// What comes of it.
+    pub answer: Pending<Fetched, FetchError>,
+}
+
+impl Fetching {
+    /// Whether its turn has come: what takes long from then on is the host's doing.
+    pub fn began(&self) -> bool {
+        self.began.load(Ordering::Relaxed)
+    }
+}
+
+impl Fetcher {
+    /// Starts the thread. `allowed` are the networks that may be contacted though they are not public.
+    ///
+    /// # Errors
+    /// The thread could not be started, or TLS cannot be had.
+    pub fn start(allowed: Vec<Network>) -> io::Result<Fetcher> {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        let usable = !roots.is_empty();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(io::Error::other)?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let config = Arc::new(config);
+        let (jobs, queue) = sync_channel(WAITING_MAX);
+        let work = move || work(&queue, &config, &allowed);
+        thread::Builder::new().name("client-metadata".into()).spawn(work)?;
+        Ok(Fetcher { jobs, usable })
+    }
+
+    /// Fetches; [`FetchError::Busy`] when too many wait.
+    pub fn fetch(&self, uri: Uri) -> Fetching {
+        let (reply, answer) = pending();
+        let began = Arc::new(AtomicBool::new(false));
+        let job = Job { uri, asked: Instant::now(), began: Arc::clone(&began), reply };
+        match self.jobs.try_send(job) {
+            Ok(()) => {}
+            Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) => {
+                job.reply.answer(Err(FetchError::Busy));
+            }
+        }
+        Fetching { began, answer }
+    }
+}
+
+fn work(queue: &Receiver<Job>, config: &Arc<ClientConfig>, allowed: &[Network]) {
+    while let Ok(Job { uri, asked, began, reply }) = queue.recv() {
+        if asked.elapsed() >= WAIT_MAX {
+            // Nobody waits for it any longer.
+            reply.answer(Err(FetchError::Busy));
+            continue;
+        }
+        began.store(true, Ordering::Relaxed);
+        reply.answer(fetch(&uri, config, allowed));
+    }
+}
+
+fn fetch(uri: &Uri, config: &Arc<ClientConfig>, allowed: &[Network]) -> Result<Fetched, FetchError> {
+    let addresses = (uri.host(), uri.port()).to_socket_addrs()?;
+    let may_be = |address: &SocketAddr| {
+        is_public(address.ip()) || allowed.iter().any(|network| network.contains(address.ip()))
+    };
+    let addresses: Vec<SocketAddr> = addresses.filter(may_be).take(ADDRESSES_MAX).collect();
+    let deadline = Instant::now() + TIME_MAX;
+    let stream = connect(&addresses, deadline)?;
+    let name = ServerName::try_from(uri.host().to_owned()).map_err(|_| FetchError::Address)?;
+    let connection = ClientConnection::new(Arc::clone(config), name)
+        .map_err(|error| FetchError::Connection(error.to_string()))?;
+    let stream = Bounded { stream, deadline, bytes_left: RAW_BYTES_MAX };
+    read(&converse(uri, StreamOwned::new(connection, stream))?)
+}
+
+fn connect(addresses: &[SocketAddr], deadline: Instant) -> Result<TcpStream, FetchError> {
+    let mut last = FetchError::Address;
+    for address in addresses {
+        match TcpStream::connect_timeout(address, left(deadline)?.min(CONNECT_TIME_MAX)) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error.into(),
+        }
+    }
+    Err(last)
+}
+
+fn left(deadline: Instant) -> io::Result<Duration> {
+    let left = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero());
+    left.ok_or_else(|| io::ErrorKind::TimedOut.into())
+}
+
+/// A connection by the end of whose time all is done, in however small pieces it comes, and of which so much is read.
+/// TLS reads as often as it takes to have a record whole, so the time has to be kept below it.
+struct Bounded {
+    stream: TcpStream,
+    deadline: Instant,
+    bytes_left: usize,
+}
+
+impl Read for Bounded {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.bytes_left == 0 {
+            return Err(io::Error::other("its host sends too much"));
+        }
+        self.stream.set_read_timeout(Some(left(self.deadline)?))?;
+        let most = buffer.len().min(self.bytes_left);
+        let length = self.stream.read(&mut buffer[..most])?;
+        self.bytes_left -= length;
+        Ok(length)
+    }
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(Some(left(self.deadline)?))?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+/// Asks, and reads all that is answered.
+fn converse(uri: &Uri, mut stream: StreamOwned<ClientConnection, Bounded>) -> Result<Vec<u8>, FetchError> {
+    let host = uri.host();
+    let authority = if uri.port() == 443 { host.to_owned() } else { format!("{host}:{}", uri.port()) };
+    let request = format!(
+        "GET {} HTTP/1.1\r\nHost: {authority}\r\nAccept: application/json\r\nUser-Agent: mailprobe\r\nConnection: close\r\n\r\n",
+        uri.target()
+    );
+    stream.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    let mut piece = [0; 4096];
+    loop {
+        match stream.read(&mut piece) {
+            Ok(0) => return Ok(answer),
+            Ok(length) => answer.extend_from_slice(&piece[..length]),
+            // An end without TLS's own farewell; whether all is there, the answer's length says.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(answer),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.into()),
+        }
+        if answer.len() > BYTES_MAX {
+            return Err(FetchError::Answer("its document is too large"));
+        }
+    }
+}
+
+/// Reads an answer (RFC 9112) that ended with its connection.
+pub fn read(answer: &[u8]) -> Result<Fetched, FetchError> {
+    const NO_HTTP: FetchError = FetchError::Answer("its host does not talk HTTP");
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut head = httparse::Response::new(&mut headers);
+    let Ok(httparse::Status::Complete(length)) = head.parse(answer) else { return Err(NO_HTTP) };
+    match head.code {
+        Some(200) => {}
+        Some(status) => return Err(FetchError::Status(status)),
+        None => return Err(NO_HTTP),
+    }
+    let header = |name: &str| {
+        let found = head.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
+        found.and_then(|header| std::str::from_utf8(header.value).ok()).map(str::trim)
+    };
+    if !header("content-type").is_some_and(|kind| kind.to_ascii_lowercase().contains("json")) {
+        return Err(FetchError::Answer("its document does not say that it is JSON"));
+    }
+    let rest = &answer[length..];
+    let body = match (header("transfer-encoding"), header("content-length")) {
+        (Some(coding), None) if coding.eq_ignore_ascii_case("chunked") => unchunk(rest).ok_or(NO_HTTP)?,
+        (None, Some(length)) => {
+            let length = length.parse::<usize>().map_err(|_| NO_HTTP)?;
+            rest.get(..length).ok_or(FetchError::Answer("its document breaks off"))?.to_vec()
+        }
+        (None, None) => rest.to_vec(),
+        _ => return Err(NO_HTTP),
+    };
+    Ok(Fetched { body, max_age_s: header("cache-control").and_then(max_age) })
+}
+
+/// RFC 9112 7.1, without trailers.
+fn unchunk(mut rest: &[u8]) -> Option<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let end = rest.windows(2).position(|two| two == b"\r\n")?;
+        let line = std::str::from_utf8(&rest[..end]).ok()?;
+        let size = usize::from_str_radix(line.split(';').next()?.trim(), 16).ok()?;
+        rest = &rest[end + 2..];
+        if size == 0 {
+            return Some(body);
+        }
+        let (chunk, behind) = rest.split_at_checked(size)?;
+        body.extend_from_slice(chunk);
+        rest = behind.strip_prefix(b"\r\n")?;
+    }
+}
+
+/// RFC 9111 5.2.2: the seconds of `max-age`, and none at all where nothing may be kept.
+fn max_age(control: &str) -> Option<u64> {
+    let directives = || control.split(',').map(|directive| directive.trim().to_ascii_lowercase());
+    if directives().any(|directive| directive == "no-store" || directive == "no-cache") {
+        return Some(0);
+    }
+    directives().find_map(|directive| directive.strip_prefix("max-age=")?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    fn check(answer: &str, expected: Result<(&str, Option<u64>), FetchError>) {
+        let expected = expected.map(|(body, max_age_s)| Fetched { body: body.into(), max_age_s });
+        assert_eq!(read(answer.as_bytes()), expected, "{answer}");
+    }
+
+    const JSON: &str = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n";
+
+    #[test]
+    fn answers_are_read_in_every_form() {
+        check(&format!("{JSON}Content-Length: 2\r\n\r\n{{}}more"), Ok(("{}", None)));
+        check(&format!("{JSON}\r\n{{}}"), Ok(("{}", None)));
+        let chunked = format!("{JSON}transfer-encoding: Chunked\r\n\r\n1;x=y\r\n{{\r\n1\r\n}}\r\n0\r\n\r\n");
+        check(&chunked, Ok(("{}", None)));
+        check(&format!("{JSON}Cache-Control: public, Max-Age=60\r\n\r\n{{}}"), Ok(("{}", Some(60))));
+        check(&format!("{JSON}Cache-Control: max-age=60, no-store\r\n\r\n{{}}"), Ok(("{}", Some(0))));
+    }
+
+    #[test]
+    fn all_else_is_refused() {
+        let no_http = || Err(FetchError::Answer("its host does not talk HTTP"));
+        check("", no_http());
+        check("220 mail.example ESMTP\r\n", no_http());
+        check(&format!("{JSON}Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{{}}"), no_http());
+        check(&format!("{JSON}Transfer-Encoding: gzip\r\n\r\n{{}}"), no_http());
+        check(&format!("{JSON}Transfer-Encoding: chunked\r\n\r\n5\r\n{{}}\r\n"), no_http());
+        check(&format!("{JSON}Content-Length: x\r\n\r\n{{}}"), no_http());
+        check(
+            &format!("{JSON}Content-Length: 3\r\n\r\n{{}}"),
+            Err(FetchError::Answer("its document breaks off")),
+        );
+        check(
+            "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n{}",
+            Err(FetchError::Answer("its document does not say that it is JSON")),
+        );
+        check(
+            "HTTP/1.1 302 Found\r\nLocation: https://169.254.169.254/\r\n\r\n",
+            Err(FetchError::Status(302)),
+        );
+    }
+
+    #[test]
+    fn hosts_inside_are_not_contacted() {
+        let fetcher = Fetcher::start(Vec::new()).unwrap();
+        let uri = Uri::parse("https://localhost:1/client.json").unwrap();
+        assert_eq!(fetcher.fetch(uri).answer.wait(), Err(FetchError::Address));
+        let allowed = vec![Network::parse("127.0.0.0/8").unwrap(), Network::parse("::1").unwrap()];
+        let fetcher = Fetcher::start(allowed).unwrap();
+        let uri = Uri::parse("https://localhost:1/client.json").unwrap();
+        assert!(matches!(fetcher.fetch(uri).answer.wait(), Err(FetchError::Connection(_))));
+    }
+
+    fn tls() -> Arc<ClientConfig> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        Arc::new(config.unwrap().with_root_certificates(RootCertStore::empty()).with_no_client_auth())
+    }
+
+    #[test]
+    fn a_host_that_drips_is_cut_off_in_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let host = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            // The head of the longest record of a handshake.
+            let mut sent = stream.write_all(&[22, 3, 3, 0x40, 0]);
+            let until = Instant::now() + Duration::from_secs(10);
+            while sent.is_ok() && Instant::now() < until {
+                sent = stream.write_all(&[0]);
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let deadline = Instant::now() + Duration::from_millis(500);
+        let stream =
+            Bounded { stream: TcpStream::connect(address).unwrap(), deadline, bytes_left: RAW_BYTES_MAX };
+        let connection = ClientConnection::new(tls(), ServerName::try_from("localhost").unwrap()).unwrap();
+        let uri = Uri::parse("https://localhost/client.json").unwrap();
+        assert_eq!(converse(&uri, StreamOwned::new(connection, stream)), Err(FetchError::Slow));
+        assert!(Instant::now() < deadline + Duration::from_secs(5), "it held the thread");
+        host.join().unwrap();
+    }
+
+    #[test]
+    fn no_more_than_so_much_is_read() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut host = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        host.write_all(b"abcdef").unwrap();
+        let mut bounded = Bounded { stream, deadline: Instant::now() + TIME_MAX, bytes_left: 4 };
+        let mut piece = [0; 3];
+        assert_eq!((bounded.read(&mut piece).unwrap(), bounded.read(&mut piece).unwrap()), (3, 1));
+        assert!(bounded.read(&mut piece).is_err());
+    }
+
+    #[test]
+    fn it_is_known_whether_a_fetch_began() {
+        let (jobs, queue) = sync_channel(WAITING_MAX);
+        let fetcher = Fetcher { jobs, usable: false };
+        let uri = Uri::parse("https://localhost:1/client.json").unwrap();
+        let first = fetcher.fetch(uri.clone());
+        let (reply, late) = pending();
+        let asked = Instant::now().checked_sub(WAIT_MAX).unwrap();
+        let began = Arc::new(AtomicBool::new(false));
+        fetcher.jobs.send(Job { uri, asked, began: Arc::clone(&began), reply }).unwrap();
+        assert!(!first.began());
+        drop(fetcher);
+        work(&queue, &tls(), &[]);
+        assert!(first.began());
+        assert_eq!(first.answer.wait(), Err(FetchError::Address));
+        assert!(!began.load(Ordering::Relaxed), "nobody waits for it");
+        assert_eq!(late.wait(), Err(FetchError::Busy));
+    }
+}

@@ -1,0 +1,140 @@
+//! `/try`: one address, checked as the API would: the same repeats, charge and limits.
+//!
+//! For limits the dashboard counts as one more key of the account.
+
+use super::form::token_field;
+use super::signin::{EMAIL_BYTES_MAX, notice};
+use super::{Problem, Visit, chart, page};
+use api::{Findings, Reason};
+use checks::counters::Checked;
+use checks::full::Payer;
+use checks::{fast, full};
+use engine::proto::address::Address;
+use http_core::Reply;
+use maud::{Markup, html};
+use store::clock;
+use store::rate_limit::Row;
+use store::{AccountId, KeyId};
+
+/// What came of a check.
+struct Outcome {
+    email: String,
+    reason: Reason,
+    fast: bool,
+    suggestion: Option<String>,
+    cost: &'static str,
+}
+
+/// `GET /try`.
+pub async fn show(visit: Visit) -> Result<Reply, Problem> {
+    render(&visit, "", None, None)
+}
+
+/// `POST /try`.
+pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
+    let account = visit.signed_in()?.account;
+    let email = visit.form.text("email").trim().to_owned();
+    if email.is_empty() || email.len() > EMAIL_BYTES_MAX {
+        return refuse(&visit, &email, "Enter an address.", 400);
+    }
+    let is_fast = visit.form.text("mode") == "fast";
+    if let Err(problem) = count(&visit, account, if is_fast { Row::Fast } else { Row::Verify }) {
+        return refuse(&visit, &email, problem.message(), problem.status());
+    }
+    let checked =
+        if is_fast { check_fast(&visit, email.clone()).await } else { check(&visit, account, &email).await };
+    match checked {
+        Ok(outcome) => {
+            let mode = if is_fast { "fast" } else { "full" };
+            visit.checks.tally.checked(Checked { mode, reason: outcome.reason.as_str() });
+            render(&visit, &email, None, Some(outcome))
+        }
+        Err(problem) => refuse(&visit, &email, problem.message(), problem.status()),
+    }
+}
+
+/// Counts against the account's limits, under an id that no key has: keys' ids are never an account's.
+pub fn count(visit: &Visit, account: AccountId, row: Row) -> Result<(), Problem> {
+    let terms = visit.checks.store.terms(account).ok_or_else(Problem::not_found)?;
+    let key = KeyId::from_bytes(account.to_bytes());
+    let counted = visit.checks.limiter.count(key, row, &terms.limits, clock::now());
+    counted.map(drop).map_err(|limited| Problem::too_often(limited.0.wait_s()))
+}
+
+async fn check(visit: &Visit, account: AccountId, email: &str) -> Result<Outcome, Problem> {
+    let (reason, cost) = match Address::parse(email) {
+        Err(_) => (Reason::InvalidSyntax, "Nothing: an address that cannot be is free."),
+        Ok(address) => {
+            let checked = full::check(&visit.checks, Payer { account, connection: None }, address).await?;
+            let repeat = "Nothing: your own answer of the last 24 hours.";
+            (checked.reason, if checked.cached { repeat } else { "1 credit." })
+        }
+    };
+    Ok(Outcome { email: email.to_owned(), reason, fast: false, suggestion: None, cost })
+}
+
+async fn check_fast(visit: &Visit, email: String) -> Result<Outcome, Problem> {
+    let verification = fast::check(&visit.checks, email).await?;
+    let suggestion = match verification.findings {
+        Findings::Fast(findings) => findings.suggestion,
+        Findings::Full { .. } => None,
+    };
+    let cost = "Nothing: fast checks are free.";
+    Ok(Outcome { email: verification.email, reason: verification.reason, fast: true, suggestion, cost })
+}
+
+fn refuse(visit: &Visit, email: &str, why: &str, status: u16) -> Result<Reply, Problem> {
+    Ok(page::with_status(render(visit, email, Some(why), None)?, status))
+}
+
+fn render(
+    visit: &Visit,
+    email: &str,
+    wrong: Option<&str>,
+    outcome: Option<Outcome>,
+) -> Result<Reply, Problem> {
+    let signed_in = visit.signed_in()?;
+    let account = visit.checks.store.account(signed_in.account, clock::now())?;
+    let credits = account.ok_or_else(Problem::not_found)?.balance.available();
+    let is_fast = visit.form.text("mode") == "fast";
+    let body = html! {
+        h1 { "Try an address" }
+        (notice(wrong))
+        @if let Some(outcome) = outcome { (result(&outcome)) }
+        section.card {
+            form method="post" action="/try" {
+                (token_field(&signed_in.csrf))
+                label for="email" { "Address" }
+                // Not of type email: what is no address is worth an answer too.
+                input #email name="email" type="text" inputmode="email" autocomplete="off" autocapitalize="none" spellcheck="false" required maxlength="320" value=(email);
+                fieldset {
+                    legend { "Check" }
+                    label.choice { input type="radio" name="mode" value="full" checked[!is_fast]; span { "Full: asks the mail server, 1 credit, some seconds" } }
+                    label.choice { input type="radio" name="mode" value="fast" checked[is_fast]; span { "Fast: form, domain and lists, free" } }
+                }
+                button type="submit" { "Check" }
+            }
+            p.soft { "Credits left: " strong #credits { (credits) } }
+        }
+    };
+    Ok(page::page_at("Try an address", Some("/try"), Some(signed_in), body))
+}
+
+fn result(outcome: &Outcome) -> Markup {
+    let deliverable = match (outcome.reason.deliverable(), outcome.fast) {
+        (Some(true), _) => "Yes",
+        (Some(false), _) => "No",
+        (None, _) => "Not known: the mailbox was not checked",
+    };
+    html! {
+        section.card role="status" aria-labelledby="result-title" {
+            h2.wrap #result-title { (outcome.email) }
+            dl {
+                dt { "Deliverable" } dd { strong { (deliverable) } }
+                dt { "Reason" } dd { (chart::words(outcome.reason)) " " code { (outcome.reason.as_str()) } }
+                @if let Some(suggestion) = &outcome.suggestion { dt { "Meant was" } dd { (suggestion) } }
+                dt { "Cost" } dd { (outcome.cost) }
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! `/batches/{id}`: a batch that the API made, as its owner sees it.
+
+use super::sessions::time;
+use super::{Problem, Visit, chart, page};
+use api::Reason;
+use http_core::Reply;
+use maud::{Markup, html};
+use store::clock;
+use store::{BatchId, BatchSummary, BatchView};
+
+/// `GET /batches`.
+pub async fn list(visit: Visit) -> Result<Reply, Problem> {
+    let signed_in = visit.signed_in()?;
+    let recent = visit.checks.store.recent_batches(signed_in.account, 100, clock::now())?;
+    let body = html! {
+        h1 { "Batches" }
+        (table(&recent))
+        p.soft { "A batch can be read for 7 days after it is complete." }
+    };
+    Ok(page::page_at("Batches", Some("/batches"), Some(signed_in), body))
+}
+
+/// Recent batches, or what to do where there are none.
+pub fn table(recent: &[BatchSummary]) -> Markup {
+    html! {
+        @if recent.is_empty() {
+            p.empty { "No batches. Send up to 200 addresses at once with " a href="/docs" { "the API" } "." }
+        } @else {
+            div.scroll tabindex="0" role="region" aria-label="Batches" { table.stack {
+                thead { tr { th scope="col" { "Made" } th scope="col" { "Batch" } th.number scope="col" { "Addresses" } th.number scope="col" { "Checked" } th scope="col" { "State" } } }
+                tbody { @for batch in recent { tr {
+                    td data-label="Made" { (time(batch.created_at)) }
+                    td.mono data-label="Batch" { a href={ "/batches/" (batch.batch) } { (batch.batch) } }
+                    td.number data-label="Addresses" { (batch.total) }
+                    td.number data-label="Checked" { (batch.checked) }
+                    td data-label="State" { @if batch.completed { span.tag.good { "completed" } } @else { span.tag { "processing" } } }
+                } } }
+            } }
+        }
+    }
+}
+
+/// `GET /batches/{id}`.
+pub async fn show(visit: Visit) -> Result<Reply, Problem> {
+    let signed_in = visit.signed_in()?;
+    let id: BatchId = visit.parameter.parse().map_err(|_| Problem::not_found())?;
+    let view = visit.checks.store.batch(signed_in.account, id, clock::now())?;
+    let view = view.ok_or_else(Problem::not_found)?;
+    let body = html! {
+        h1 { "Batch" }
+        p.mono { (id) }
+        @if let Some(name) = &view.name { p.wrap { (name) } }
+        div #progress data-refresh=[(!view.completed).then(|| format!("/batches/{id}"))] { (state(&view)) }
+    };
+    Ok(page::page_at("Batch", Some("/batches"), Some(signed_in), body))
+}
+
+fn state(view: &BatchView) -> Markup {
+    let Some(results) = &view.results else {
+        return html! {
+            section.card {
+                label for="bar" { (view.checked) " of " (view.total) " addresses checked" }
+                progress #bar max=(view.total) value=(view.checked) {}
+                p.soft { "Load the page again to see how far it is." }
+            }
+        };
+    };
+    let mut counts: Vec<(Reason, u64)> = Reason::ALL.into_iter().map(|reason| (reason, 0)).collect();
+    for (_, reason) in results {
+        counts.iter_mut().filter(|(known, _)| known == reason).for_each(|(_, count)| *count += 1);
+    }
+    html! {
+        section.card { h2 { (view.total) " addresses checked" } (chart::verdicts(&counts)) }
+        section.card {
+            h2 { "Addresses" }
+            div.scroll tabindex="0" role="region" aria-label="Addresses" { table {
+                thead { tr { th scope="col" { "Address" } th scope="col" { "Verdict" } th scope="col" { "Reason" } } }
+                tbody { @for (email, reason) in results {
+                    tr { td.wrap { (email) } td { (chart::tag(*reason)) } td { (chart::words(*reason)) } }
+                } }
+            } }
+        }
+    }
+}

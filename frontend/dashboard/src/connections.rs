@@ -1,0 +1,97 @@
+//! `/connections`: which assistants may act for the account, what they have used, and the end of that.
+
+use crate::form::token_field;
+use crate::session::SignedIn;
+use crate::sessions::time;
+use crate::{Problem, Visit, page};
+use http_core::Reply;
+use maud::{Markup, html};
+use store::clock;
+use store::{Connection, GrantError};
+
+/// `GET /connections`.
+pub async fn show(visit: Visit) -> Result<Reply, Problem> {
+    let signed_in = visit.signed_in()?;
+    let connections = visit.checks.store.connections(signed_in.account, clock::now())?;
+    let body = html! {
+        h1 { "Connections" }
+        p { "Assistants that may check addresses for you, within what you have allowed them." }
+        @if visit.query("ended").is_some() {
+            p.notice.good role="status" { "The connection is ended. Its access stopped at once." }
+        }
+        @if connections.is_empty() {
+            p.empty { "No assistant is connected." }
+        } @else {
+            (table(&connections, signed_in))
+        }
+        (how(&visit))
+    };
+    Ok(page::page_at("Connections", Some("/connections"), Some(signed_in), body))
+}
+
+/// `POST /connections/end`.
+pub async fn end(visit: Visit) -> Result<Reply, Problem> {
+    let signed_in = visit.signed_in()?;
+    let id = visit.form.text("connection").parse().map_err(|_| Problem::not_found())?;
+    match visit.checks.store.end_connection(signed_in.account, id).await {
+        Ok(()) => Ok(page::see_other("/connections?ended=1")),
+        // Another account's is as good as not there.
+        Err(GrantError::Unknown | GrantError::Reused) => Err(Problem::not_found()),
+        Err(GrantError::Store(error)) => Err(error.into()),
+    }
+}
+
+fn table(connections: &[Connection], signed_in: &SignedIn) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Connections" {
+            table {
+                thead {
+                    tr {
+                        th scope="col" { "Assistant" }
+                        th scope="col" { "Full checks" }
+                        th scope="col" { "Last use" }
+                        th scope="col" { "Ends" }
+                        th scope="col" { "End now" }
+                    }
+                }
+                tbody { @for connection in connections { (row(connection, signed_in)) } }
+            }
+        }
+    }
+}
+
+fn row(connection: &Connection, signed_in: &SignedIn) -> Markup {
+    html! {
+        tr {
+            td { strong { (connection.client_name) } br; span.soft { (connection.redirect_host) } }
+            td { (connection.used) " of " (connection.allowance) }
+            td { (time(connection.last_used_at)) }
+            td { (time(connection.expires_at)) }
+            td {
+                form method="post" action="/connections/end" {
+                    (token_field(&signed_in.csrf))
+                    input type="hidden" name="connection" value=(connection.id.to_string());
+                    button.small.danger type="submit" aria-label={ "End the connection of " (connection.client_name) } { "End" }
+                }
+            }
+        }
+    }
+}
+
+/// How to connect one, where that can be done.
+fn how(visit: &Visit) -> Markup {
+    html! {
+        h2 { "Connect an assistant" }
+        @match &visit.dashboard.assistants {
+            Some(assistants) => {
+                p { "Add a remote MCP server (in many assistants: a custom connector) with this address:" }
+                pre { (assistants.site.resource()) }
+                p { "It then asks here how many full checks it may make, and for how long." }
+            }
+            None => p.notice.warn {
+                "Assistants cannot connect to this server: its operator has to set " code { "public_url" }
+                " to an https address without a path."
+            },
+        }
+    }
+}

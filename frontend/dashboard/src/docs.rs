@@ -1,0 +1,18 @@
+//! `/docs`: the reference of the API, with and without a dashboard around it.
+
+use super::{Problem, Visit, page};
+use http_core::Reply;
+use maud::PreEscaped;
+
+const TITLE: &str = "API reference";
+
+/// `GET /docs`.
+pub async fn show(visit: Visit) -> Result<Reply, Problem> {
+    let body = PreEscaped(visit.dashboard.reference.to_string());
+    Ok(page::page_at(TITLE, Some("/docs"), visit.signed_in.as_ref(), body))
+}
+
+/// `GET /docs` of a server without a dashboard.
+pub fn without_dashboard(reference: &str) -> Reply {
+    page::bare(TITLE, PreEscaped(reference.to_owned()))
+}

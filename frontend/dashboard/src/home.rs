@@ -1,0 +1,72 @@
+//! `/`: what this is, or the overview of an account.
+
+use super::session::SignedIn;
+use super::sessions::time;
+use super::{Problem, Visit, batches, chart, page};
+use http_core::Reply;
+use maud::html;
+use store::clock;
+
+/// `GET /`.
+pub async fn show(visit: Visit) -> Result<Reply, Problem> {
+    match &visit.signed_in {
+        Some(signed_in) => overview(&visit, signed_in),
+        None => Ok(landing(&visit)),
+    }
+}
+
+fn landing(visit: &Visit) -> Reply {
+    let body = html! {
+        section.hero {
+            h1 { "Know before you send" }
+            p.lead {
+                "mailprobe asks the recipient's mail servers whether an address takes mail, and says yes or no with a "
+                "reason. It never sends a message."
+            }
+            p.actions {
+                @if visit.dashboard.sign_up { a.button href="/signup" { "Sign up for free" } " " }
+                a.button.quiet href="/signin" { "Sign in" }
+            }
+        }
+    };
+    page::page("Mail address verification", None, body)
+}
+
+fn overview(visit: &Visit, signed_in: &SignedIn) -> Result<Reply, Problem> {
+    let (store, now) = (&visit.checks.store, clock::now());
+    let account = store.account(signed_in.account, now)?.ok_or_else(Problem::not_found)?;
+    let (days, keys) = (store.days(signed_in.account, now)?, store.keys(signed_in.account)?);
+    let recent = store.recent_batches(signed_in.account, 5, now)?;
+    let plan = store.plans().find(&account.plan).map_or(account.plan.as_str(), |plan| plan.name.as_str());
+    let balance = &account.balance;
+    let body = html! {
+        h1 { "Overview" }
+        @if !account.status.is_usable() {
+            p.notice.warn { "The subscription is " (account.status.as_str()) ": nothing can be charged. See " a href="/plan" { "your plan" } "." }
+        } @else if balance.available() == 0 {
+            p.notice.warn { "No credits are left. " @if let Some(end) = account.period_end { "New ones come at " (time(end)) ". " } "Fast checks stay free." }
+        }
+        @if keys.iter().all(|key| key.revoked_at.is_some()) {
+            p.notice { "To call the API, " a href="/keys" { "make a key" } "." }
+        }
+        div.grid {
+            section.card {
+                h2 { "Credits left" }
+                p.big #credits { (balance.available()) }
+                p.soft { (balance.plan_left) " of " (balance.allowance) " of the plan" @if balance.pack_left > 0 { ", " (balance.pack_left) " of packs" } }
+            }
+            section.card {
+                h2 { "Plan" }
+                p.big { (plan) }
+                p.soft { @match account.period_end { Some(end) => { "New credits at " (time(end)) }, None => "Credits are given once" } }
+            }
+            section.card {
+                h2 { "Do" }
+                p.actions { a.button href="/try" { "Try an address" } a.button.quiet href="/lists" { "Upload a list" } }
+            }
+        }
+        section.card { h2 { "Last 30 days" } (chart::days(&days, 30, now)) p { a href="/usage" { "More about usage" } } }
+        section.card { h2 { "Recent batches" } (batches::table(&recent)) }
+    };
+    Ok(page::page_at("Overview", Some("/"), Some(signed_in), body))
+}

@@ -1,0 +1,217 @@
+//! `/keys`: the account's API keys. A key is shown on the answer to the form that made it, and never again.
+//!
+//! The new key's id is made of what the form carries, so that a page that is loaded again, or sent twice, makes no second
+//! key. It is not the caller's to choose: limits count accounts and connections under ids of their bits.
+
+use super::form::token_field;
+use super::session::SignedIn;
+use super::sessions::time;
+use super::signin::notice;
+use super::{Problem, Visit, page};
+use checks::auth::ApiKey;
+use checks::throttle::TooOften;
+use http_core::Reply;
+use maud::{Markup, html};
+use ring::hmac;
+use store::clock;
+use store::id::random_bits;
+use store::{ChangeError, KEYS_MAX, KeyId, KeyInfo, KeyMode, NewKey, TokenHash, UnixMs};
+
+/// Revoked keys that the page shows, the newest.
+const REVOKED_SHOWN_MAX: usize = 100;
+/// Longest label that the form takes.
+const LABEL_CHARS_MAX: usize = 100;
+
+/// `GET /keys`.
+pub async fn show(visit: Visit) -> Result<Reply, Problem> {
+    render(&visit, None, None)
+}
+
+/// `POST /keys`.
+pub async fn create(visit: Visit) -> Result<Reply, Problem> {
+    let account = visit.signed_in()?.account;
+    let label = visit.form.text("label").trim().to_owned();
+    let mode = match visit.form.text("mode") {
+        "live" => KeyMode::Live,
+        "test" => KeyMode::Test,
+        _ => return refuse(&visit, "Choose whether the key is live or for tests.", 400),
+    };
+    if label.chars().count() > LABEL_CHARS_MAX {
+        return refuse(&visit, "A label has at most 100 characters.", 400);
+    }
+    let Ok(nonce) = visit.form.text("nonce").parse::<KeyId>() else { return Err(Problem::not_found()) };
+    let id = id_of(&visit.signed_in()?.session, nonce, clock::now());
+    if let Err(TooOften { wait_s }) = visit.dashboard.throttle.new_key(account, clock::now()) {
+        let problem = Problem::too_often(wait_s);
+        return Ok(
+            refuse(&visit, problem.message(), problem.status())?.header("retry-after", wait_s.to_string())
+        );
+    }
+    let key = ApiKey::generate(mode).map_err(|error| Problem::unready().inside(error))?;
+    let new = NewKey { id, account, mode, hash: key.hash(), last4: key.last4(), label };
+    match visit.checks.store.create_key(new, clock::now()).await {
+        Ok(info) => render(&visit, None, Some((&key, &info))),
+        Err(ChangeError::Exists) => refuse(
+            &visit,
+            "This key was made already and cannot be shown again. Revoke it and make another.",
+            409,
+        ),
+        Err(ChangeError::TooManyKeys) => {
+            let why = format!("The account has {KEYS_MAX} keys in force. Revoke one that is not used.");
+            refuse(&visit, &why, 409)
+        }
+        Err(ChangeError::BadText) => refuse(&visit, "A label has no control characters.", 400),
+        Err(error) => Err(Problem::unready().inside(format!("a key was not made: {error}"))),
+    }
+}
+
+/// `POST /keys/revoke`.
+pub async fn revoke(visit: Visit) -> Result<Reply, Problem> {
+    let account = visit.signed_in()?.account;
+    let id: KeyId = visit.form.text("id").parse().map_err(|_| Problem::not_found())?;
+    let keys = visit.checks.store.keys(account)?;
+    // Another account's key is not in the list: as good as not there.
+    keys.iter().find(|key| key.id == id).ok_or_else(Problem::not_found)?;
+    let revoked = visit.checks.store.revoke_key(id, clock::now()).await;
+    revoked.map_err(|error| Problem::unready().inside(format!("a key was not revoked: {error}")))?;
+    Ok(page::see_other("/keys"))
+}
+
+/// The id of the key that a session's form makes. Its time is the form's, so that both are there again the next time.
+fn id_of(session: &TokenHash, nonce: KeyId, now: UnixMs) -> KeyId {
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, session), &nonce.to_bytes());
+    let bits = tag.as_ref().iter().take(16).fold(0, |bits, byte| bits << 8 | u128::from(*byte));
+    KeyId::new(nonce.0.made_at().min(now), bits)
+}
+
+fn refuse(visit: &Visit, why: &str, status: u16) -> Result<Reply, Problem> {
+    Ok(page::with_status(render(visit, Some(why), None)?, status))
+}
+
+fn render(visit: &Visit, wrong: Option<&str>, made: Option<(&ApiKey, &KeyInfo)>) -> Result<Reply, Problem> {
+    let signed_in = visit.signed_in()?;
+    let mut keys = visit.checks.store.keys(signed_in.account)?;
+    keys.reverse();
+    let (in_force, revoked): (Vec<_>, Vec<_>) = keys.iter().partition(|key| key.revoked_at.is_none());
+    let bits = random_bits().map_err(|error| Problem::unready().inside(error))?;
+    let body = html! {
+        h1 { "API keys" }
+        (notice(wrong))
+        @if let Some((key, info)) = made { (shown_once(key, info)) }
+        @if in_force.is_empty() {
+            p.empty { "No key is in force. Make one below: with it your programs call the API." }
+        } @else {
+            div.scroll tabindex="0" role="region" aria-label="Keys in force" {
+                table.stack {
+                    thead { tr { th scope="col" { "Label" } th scope="col" { "Kind" } th scope="col" { "Ends in" } th scope="col" { "Made" } th scope="col" { "Last use" } th scope="col" { "Revoke" } } }
+                    tbody { @for key in in_force { (row(key, Some(signed_in))) } }
+                }
+            }
+        }
+        (form(signed_in, KeyId::new(clock::now(), bits)))
+        @if !revoked.is_empty() {
+            details {
+                summary { "Revoked keys (" (revoked.len()) ")" }
+                div.scroll tabindex="0" role="region" aria-label="Revoked keys" {
+                    table.stack {
+                        thead { tr { th scope="col" { "Label" } th scope="col" { "Kind" } th scope="col" { "Ends in" } th scope="col" { "Made" } th scope="col" { "Last use" } th scope="col" { "Revoked" } } }
+                        tbody { @for key in revoked.iter().take(REVOKED_SHOWN_MAX) { (row(key, None)) } }
+                    }
+                }
+                @if revoked.len() > REVOKED_SHOWN_MAX { p.soft { "The newest " (REVOKED_SHOWN_MAX) " are shown." } }
+            }
+        }
+    };
+    Ok(page::page_at("API keys", Some("/keys"), Some(signed_in), body))
+}
+
+fn shown_once(key: &ApiKey, info: &KeyInfo) -> Markup {
+    html! {
+        section.card aria-labelledby="new-key-title" {
+            h2 #new-key-title { "Your new " (kind(info.mode)) " key" }
+            p { "Copy it now and keep it on your server. It cannot be shown again." }
+            label for="new-key" { "API key" }
+            input.key #new-key type="text" readonly value=(key.reveal()) autocomplete="off" spellcheck="false";
+            button type="button" data-copy="new-key" hidden { "Copy" }
+        }
+    }
+}
+
+fn form(signed_in: &SignedIn, nonce: KeyId) -> Markup {
+    html! {
+        section.card {
+            h2 { "Make a key" }
+            form method="post" action="/keys" {
+                (token_field(&signed_in.csrf))
+                input type="hidden" name="nonce" value=(nonce);
+                label for="label" { "Label" }
+                input #label name="label" maxlength=(LABEL_CHARS_MAX) autocomplete="off" aria-describedby="label-hint";
+                p.hint #label-hint { "What it is for, as \u{201c}shop, production\u{201d}." }
+                fieldset {
+                    legend { "Kind" }
+                    label.choice { input type="radio" name="mode" value="live" checked; span { "Live: checks addresses and uses credits" } }
+                    label.choice { input type="radio" name="mode" value="test"; span { "Test: made-up answers, free, no mail server is asked" } }
+                }
+                button type="submit" { "Make the key" }
+            }
+        }
+    }
+}
+
+fn row(key: &KeyInfo, signed_in: Option<&SignedIn>) -> Markup {
+    html! {
+        tr {
+            td.wrap data-label="Label" { @if key.label.is_empty() { span.soft { "none" } } @else { (key.label) } }
+            td data-label="Kind" { (kind(key.mode)) }
+            td.mono data-label="Ends in" { "…" (key.last4) }
+            td data-label="Made" { (time(key.created_at)) }
+            td data-label="Last use" { @match key.last_used_at { Some(at) => (time(at)), None => span.soft { "never" } } }
+            td data-label=[signed_in.is_none().then_some("Revoked")] {
+                @match (signed_in, key.revoked_at) {
+                    (Some(signed_in), _) => {
+                        form method="post" action="/keys/revoke" {
+                            (token_field(&signed_in.csrf))
+                            input type="hidden" name="id" value=(key.id);
+                            button.small.danger type="submit" aria-label={ "Revoke the key that ends in " (key.last4) } { "Revoke" }
+                        }
+                    }
+                    (None, Some(at)) => (time(at)),
+                    (None, None) => {}
+                }
+            }
+        }
+    }
+}
+
+fn kind(mode: KeyMode) -> &'static str {
+    match mode {
+        KeyMode::Live => "live",
+        KeyMode::Test => "test",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_the_forms_and_not_the_callers() {
+        const NOW: UnixMs = 1_800_000_000_000;
+        let (session, nonce) = ([1; 32], KeyId::new(NOW - 1, 7));
+        let id = id_of(&session, nonce, NOW);
+        assert_ne!(id, nonce, "it may have the bits of an account");
+        assert_eq!(id.0.made_at(), NOW - 1);
+        assert_eq!(id_of(&session, nonce, NOW + 60_000), id, "the same form makes the same key");
+        let others = [
+            id_of(&[2; 32], nonce, NOW),
+            id_of(&session, KeyId::new(NOW - 1, 8), NOW),
+            id_of(&session, KeyId::new(NOW - 2, 7), NOW),
+        ];
+        assert!(!others.contains(&id));
+        assert_eq!(
+            id_of(&session, KeyId::from_bytes([0xff; 16]), NOW).0.made_at(),
+            NOW,
+            "none is of a time to come"
+        );
+    }
+}

@@ -1,0 +1,201 @@
+//! `/lists` and `/lists/{id}`: uploading a list, starting it, and where it stands.
+
+use crate::form::token_field;
+use crate::session::SignedIn;
+use crate::sessions::time;
+use crate::signin::notice;
+use crate::{Problem, Visit, chart, page};
+use api::Reason;
+use http_core::Reply;
+use maud::{Markup, html};
+use store::clock;
+use store::{List, ListId, ListState};
+
+/// `GET /lists`.
+pub async fn index(visit: Visit) -> Result<Reply, Problem> {
+    render(&visit, None)
+}
+
+/// `GET /lists/{id}`.
+pub async fn show(visit: Visit) -> Result<Reply, Problem> {
+    let list = find(&visit)?;
+    show_list(&visit, &list, None)
+}
+
+/// `POST /lists/{id}/start`: the credits are looked at again by each batch.
+pub async fn start(visit: Visit) -> Result<Reply, Problem> {
+    let mut list = find(&visit)?;
+    let before = list.state;
+    if !matches!(before, ListState::Ready | ListState::Paused) {
+        return Ok(page::see_other(format!("/lists/{}", list.id)));
+    }
+    let store = &visit.checks.store;
+    let account = store.account(list.account, clock::now())?.ok_or_else(Problem::not_found)?;
+    let (needed, left) = (list.addresses - list.submitted, account.balance.available());
+    if !account.status.is_usable() || left < needed {
+        let why = if left < needed {
+            format!(
+                "The list takes {needed} credits, and {left} are left. Get more, or upload a shorter list."
+            )
+        } else {
+            "The subscription is not active: nothing can be charged.".to_owned()
+        };
+        return Ok(page::with_status(show_list(&visit, &list, Some(&why))?, 402));
+    }
+    list.state = ListState::Running;
+    list.why = String::new();
+    store.put_list(&list, before, None).await?;
+    visit.dashboard.lists.wake();
+    Ok(page::see_other(format!("/lists/{}", list.id)))
+}
+
+/// `POST /lists/{id}/delete`.
+pub async fn delete(visit: Visit) -> Result<Reply, Problem> {
+    let list = find(&visit)?;
+    visit.checks.store.delete_list(list.account, list.id).await?;
+    Ok(page::see_other("/lists"))
+}
+
+/// The list that the path names, if it is the visitor's.
+pub fn find(visit: &Visit) -> Result<List, Problem> {
+    let id: ListId = visit.parameter.parse().map_err(|_| Problem::not_found())?;
+    let account = visit.signed_in()?.account;
+    visit.checks.store.list(account, id, clock::now())?.ok_or_else(Problem::not_found)
+}
+
+/// The page of all lists, with the form for another one.
+pub fn render(visit: &Visit, wrong: Option<&str>) -> Result<Reply, Problem> {
+    let signed_in = visit.signed_in()?;
+    let lists = visit.checks.store.lists(signed_in.account, clock::now())?;
+    let allowed = visit.checks.store.terms(signed_in.account).is_some_and(|terms| terms.batches_allowed);
+    let mib = visit.dashboard.upload_bytes_max >> 20;
+    let body = html! {
+        h1 { "Lists" }
+        (notice(wrong))
+        @if allowed {
+            section.card {
+                h2 { "Upload a list" }
+                form method="post" action="/lists" enctype="multipart/form-data" {
+                    (token_field(&signed_in.csrf))
+                    label for="column" { "Column of the addresses" }
+                    input #column name="column" autocomplete="off" maxlength="200" aria-describedby="column-hint";
+                    p.hint #column-hint { "Its name or its number from 1. Leave it empty: it is found by its name or content." }
+                    label for="file" { "File" }
+                    input #file name="file" type="file" required accept=".csv,.tsv,.txt,.jsonl,.gz,.zst,text/csv,text/plain" aria-describedby="file-hint";
+                    p.hint #file-hint { "CSV, JSON lines or an address a line, packed or not, at most " (mib) " MiB. You see what it costs before it starts." }
+                    button type="submit" { "Upload" }
+                }
+            }
+        } @else {
+            p.notice.warn { "Lists are not included in this account's plan. See " a href="/plan" { "your plan" } "." }
+        }
+        @if lists.is_empty() {
+            p.empty { "No lists yet." }
+        } @else {
+            div.scroll tabindex="0" role="region" aria-label="Lists" { table.stack {
+                thead { tr { th scope="col" { "List" } th scope="col" { "Uploaded" } th.number scope="col" { "Addresses" } th.number scope="col" { "Checked" } th scope="col" { "State" } } }
+                tbody { @for list in &lists { tr {
+                    td.wrap data-label="List" { a href={ "/lists/" (list.id) } { (list.name) } }
+                    td data-label="Uploaded" { (time(list.created_at)) }
+                    td.number data-label="Addresses" { (list.addresses) }
+                    td.number data-label="Checked" { (list.answered()) }
+                    td data-label="State" { (state(list.state)) }
+                } } }
+            } }
+            p.soft { "Lists are deleted 7 days after their upload." }
+        }
+    };
+    Ok(page::page_at("Lists", Some("/lists"), Some(signed_in), body))
+}
+
+fn state(state: ListState) -> Markup {
+    let (class, name) = match state {
+        ListState::Uploading => ("tag", "uploading"),
+        ListState::Reading => ("tag", "being read"),
+        ListState::Unfit => ("tag bad", "cannot be checked"),
+        ListState::Ready => ("tag warn", "waits for your start"),
+        ListState::Running => ("tag", "being checked"),
+        ListState::Paused => ("tag warn", "stopped"),
+        ListState::Completed => ("tag good", "completed"),
+    };
+    html! { span class=(class) { (name) } }
+}
+
+fn show_list(visit: &Visit, list: &List, wrong: Option<&str>) -> Result<Reply, Problem> {
+    let signed_in = visit.signed_in()?;
+    let account = visit.checks.store.account(signed_in.account, clock::now())?;
+    let credits = account.ok_or_else(Problem::not_found)?.balance.available();
+    let at_work = matches!(list.state, ListState::Uploading | ListState::Reading | ListState::Running);
+    let body = html! {
+        h1.wrap { (list.name) }
+        (notice(wrong))
+        div #progress data-refresh=[at_work.then(|| format!("/lists/{}", list.id))] {
+            p { (state(list.state)) }
+            (standing(list, signed_in, credits))
+        }
+        form method="post" action={ "/lists/" (list.id) "/delete" } {
+            (token_field(&signed_in.csrf))
+            button.danger.small type="submit" { "Delete the list" }
+        }
+        p.soft { "It is deleted by itself at " (time(list.expires_at())) "." }
+    };
+    Ok(page::page_at("List", Some("/lists"), Some(signed_in), body))
+}
+
+fn standing(list: &List, signed_in: &SignedIn, credits: u64) -> Markup {
+    let left = list.addresses - list.submitted;
+    let start = |name: &str| {
+        html! {
+            form method="post" action={ "/lists/" (list.id) "/start" } {
+                (token_field(&signed_in.csrf))
+                button type="submit" { (name) }
+            }
+        }
+    };
+    html! {
+        @match list.state {
+            ListState::Uploading => p { "The file did not come whole yet." },
+            ListState::Reading => p { "The list is being read. Load the page again to see what it costs." },
+            ListState::Unfit => p.notice.bad { (list.why) },
+            ListState::Ready => {
+                section.card {
+                    dl {
+                        dt { "Rows" } dd { (list.rows) }
+                        dt { "Addresses" } dd { (list.addresses) }
+                        dt { "Not an address" } dd { (list.rows - list.addresses) ", free" }
+                        dt { "Cost" } dd { strong { (list.addresses) " credits" } ", of " (credits) " that are left" }
+                    }
+                    p.soft { "Each row with an address takes a credit, doubles and repeats too, as in every batch." }
+                    (start("Start"))
+                }
+            }
+            ListState::Running => (progress(list)),
+            ListState::Paused => {
+                p.notice.warn { (list.why) " " (left) " addresses are left." }
+                (progress(list))
+                (start("Go on"))
+            }
+            ListState::Completed => {
+                p { a.button href={ "/lists/" (list.id) "/download" } { "Download the result" } }
+                section.card { h2 { (list.rows) " rows" } (chart::verdicts(&with_invalid(list))) }
+            }
+        }
+    }
+}
+
+fn progress(list: &List) -> Markup {
+    html! {
+        section.card {
+            label for="bar" { (list.answered()) " of " (list.addresses) " addresses checked" }
+            progress #bar max=(list.addresses) value=(list.answered()) {}
+            @if list.answered() > 0 { (chart::verdicts(&list.counts)) }
+        }
+    }
+}
+
+/// The counts with the rows that hold no address.
+fn with_invalid(list: &List) -> Vec<(Reason, u64)> {
+    let mut counts = list.counts.clone();
+    counts.push((Reason::InvalidSyntax, list.rows - list.addresses));
+    counts
+}

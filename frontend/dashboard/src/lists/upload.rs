@@ -1,0 +1,425 @@
+//! `POST /lists`: a file comes in as a form's part (multipart/form-data, RFC 7578), and goes to the store in parts of its
+//! own as it comes: memory does not depend on its length.
+//!
+//! The token comes before the file, so that nothing of a forged upload is kept.
+
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
+
+use super::pages;
+use crate::form::{Form, TOKEN};
+use crate::{Access, Problem, Visit, guard, page};
+use bytes::Bytes;
+use http_core::Reply;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use store::clock;
+use store::id::random_bits;
+use store::{AccountId, List, ListId, ListMade, ListRoom, ListState, Store};
+
+/// How much of the content is written at once.
+///
+/// Sealed and with its key it fills a page of 64 KiB: a row that is longer by a little takes twice as much.
+const PART_BYTES: usize = 60 * 1024;
+/// Most bytes of all lists.
+const ALL_BYTES_MAX: u64 = 4 << 30;
+/// Longest field beside the file.
+const FIELD_BYTES_MAX: usize = 4 * 1024;
+/// Longest head of a part.
+const HEAD_BYTES_MAX: usize = 4 * 1024;
+/// Longest boundary (RFC 2046 5.1.1).
+const BOUNDARY_BYTES_MAX: usize = 70;
+/// Fields beside the file.
+const FIELDS_MAX: usize = 8;
+/// What all that stands beside the file may take.
+const BESIDE_BYTES_MAX: u64 = (FIELDS_MAX as u64 + 1) * (FIELD_BYTES_MAX + HEAD_BYTES_MAX) as u64;
+/// What is kept of a file's name.
+const NAME_CHARS_MAX: usize = 100;
+
+/// What comes of a body, piece by piece. The one who gives it bounds its time.
+pub trait Incoming {
+    /// The next piece; none at the end.
+    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Option<Bytes>, Problem>> + '_>>;
+
+    /// How many bytes come at most, where that is known.
+    fn most(&self) -> Option<u64>;
+}
+
+/// `POST /lists`.
+pub async fn submit(mut visit: Visit) -> Result<Reply, Problem> {
+    let account = visit.signed_in()?.account;
+    let terms = visit.checks.store.terms(account).ok_or_else(Problem::not_found)?;
+    if !terms.batches_allowed {
+        return Err(Problem::new(403, "Lists are not included in this account's plan."));
+    }
+    let (Some(incoming), Some(kind)) = (visit.incoming.take(), visit.head.content_type.clone()) else {
+        return Err(unreadable());
+    };
+    let bytes_max = visit.dashboard.upload_bytes_max;
+    let most = incoming.most().unwrap_or(u64::MAX).min(bytes_max);
+    if incoming.most().is_some_and(|most| most > bytes_max + BESIDE_BYTES_MAX) {
+        return Err(too_long(bytes_max));
+    }
+    let mut body = Multipart::new(incoming, &kind)?;
+    let (token, column, file) = fields(&mut body).await?;
+    let form = Form::parse(format!("{TOKEN}={token}").as_bytes()).map_err(|_| unreadable())?;
+    guard::token(&visit.head, Access::SignedIn, visit.signed_in.as_ref(), &form)?;
+    if file.is_empty() {
+        let page = pages::render(&visit, Some("Choose a file first."))?;
+        return Ok(page::with_status(page, 400));
+    }
+    let now = clock::now();
+    let bits = random_bits().map_err(|error| Problem::unready().inside(error))?;
+    let name = file.chars().filter(|c| !c.is_control()).take(NAME_CHARS_MAX).collect();
+    let mut list = List {
+        column: column.trim().to_owned(),
+        bytes: most,
+        ..List::new(ListId::new(now, bits), account, now, name)
+    };
+    let room = ListRoom { account: bytes_max * 2, all: ALL_BYTES_MAX.max(bytes_max * 2) };
+    if let Some((status, why)) = refused(visit.checks.store.create_list(&list, room, now).await?) {
+        return Ok(page::with_status(pages::render(&visit, Some(why))?, status));
+    }
+    list.bytes = 0;
+    let mut coming = Coming { store: Arc::clone(&visit.checks.store), account, id: list.id, ended: false };
+    let taken = take(&visit, &mut body, &mut list).await;
+    coming.ended = true;
+    if let Err(problem) = taken {
+        visit.checks.store.delete_list(account, list.id).await?;
+        return Err(problem);
+    }
+    list.state = ListState::Reading;
+    if !visit.checks.store.put_list(&list, ListState::Uploading, None).await? {
+        return Err(gone());
+    }
+    visit.dashboard.lists.wake();
+    Ok(page::see_other(format!("/lists/{}", list.id)))
+}
+
+/// A list that is coming: it is deleted when the connection ends, and with it the handler.
+struct Coming {
+    store: Arc<dyn Store>,
+    account: AccountId,
+    id: ListId,
+    ended: bool,
+}
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        if !self.ended {
+            // Nobody waits: at the latest the next start deletes it.
+            drop(self.store.delete_list(self.account, self.id));
+        }
+    }
+}
+
+/// Why a list is not taken in, and what to do.
+fn refused(made: ListMade) -> Option<(u16, &'static str)> {
+    match made {
+        ListMade::Made => None,
+        ListMade::TooMany => {
+            Some((409, "The account has as many lists as it can have. Delete one that is done with."))
+        }
+        ListMade::AccountFull => Some((
+            409,
+            "The account's lists have as many MiB as they can have. Delete one that is done with, or pack the file.",
+        )),
+        ListMade::StoreFull => {
+            Some((503, "There is no room for another list now. Try again later, or upload a smaller one."))
+        }
+    }
+}
+
+/// The token, the column and the file's name; the content of the file comes next.
+async fn fields(body: &mut Multipart) -> Result<(String, String, String), Problem> {
+    let (mut token, mut column) = (String::new(), String::new());
+    for _ in 0..FIELDS_MAX {
+        let Some(part) = body.part().await? else { return Err(unreadable()) };
+        match part.name.as_str() {
+            TOKEN => token = body.field().await?,
+            "column" => column = body.field().await?,
+            "file" => return Ok((token, column, part.file)),
+            _ => drop(body.field().await?),
+        }
+    }
+    Err(unreadable())
+}
+
+/// Takes the content in.
+async fn take(visit: &Visit, body: &mut Multipart, list: &mut List) -> Result<(), Problem> {
+    let (mut part, mut number) = (Vec::with_capacity(PART_BYTES), 0);
+    while let Some(piece) = body.piece().await? {
+        list.bytes += piece.len() as u64;
+        if list.bytes > visit.dashboard.upload_bytes_max {
+            return Err(too_long(visit.dashboard.upload_bytes_max));
+        }
+        part.extend_from_slice(&piece);
+        while part.len() >= PART_BYTES {
+            let rest = part.split_off(PART_BYTES);
+            put(visit, list, number, &part).await?;
+            (part, number) = (rest, number + 1);
+        }
+    }
+    if !part.is_empty() {
+        put(visit, list, number, &part).await?;
+    }
+    Ok(())
+}
+
+/// Writes a part, if its list is still there.
+async fn put(visit: &Visit, list: &List, number: u32, part: &[u8]) -> Result<(), Problem> {
+    if visit.checks.store.put_list_part(list, number, part).await? { Ok(()) } else { Err(gone()) }
+}
+
+fn too_long(bytes_max: u64) -> Problem {
+    let mib = bytes_max >> 20;
+    Problem::new(413, format!("A list has at most {mib} MiB. Split it, or pack it with gzip."))
+}
+
+fn gone() -> Problem {
+    Problem::new(409, "The list was deleted while it came.")
+}
+
+/// The head of a part.
+struct Part {
+    name: String,
+    file: String,
+}
+
+/// Parts as they come.
+struct Multipart {
+    incoming: Box<dyn Incoming>,
+    /// What ends a part: a line's end, two dashes and the boundary.
+    mark: Vec<u8>,
+    /// What has come and is not used yet.
+    buffer: Vec<u8>,
+    /// The end of the part that is being read has come.
+    at_mark: bool,
+}
+
+impl Multipart {
+    fn new(incoming: Box<dyn Incoming>, kind: &str) -> Result<Multipart, Problem> {
+        let (essence, parameters) = kind.split_once(';').unwrap_or((kind, ""));
+        let boundary = parameters.split(';').find_map(|parameter| {
+            let (name, value) = parameter.trim().split_once('=')?;
+            name.eq_ignore_ascii_case("boundary").then(|| value.trim_matches('"'))
+        });
+        let fits = |boundary: &&str| (1..=BOUNDARY_BYTES_MAX).contains(&boundary.len());
+        match boundary.filter(fits) {
+            Some(boundary) if essence.trim().eq_ignore_ascii_case("multipart/form-data") => {
+                let mark = format!("\r\n--{boundary}").into_bytes();
+                // The first boundary has no line before it.
+                Ok(Multipart { incoming, mark, buffer: b"\r\n".to_vec(), at_mark: false })
+            }
+            _ => Err(Problem::new(415, "Send the form as the page does.")),
+        }
+    }
+
+    /// More of the body; `false` at its end.
+    async fn fill(&mut self) -> Result<bool, Problem> {
+        match self.incoming.next().await? {
+            Some(piece) => {
+                self.buffer.extend_from_slice(&piece);
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+
+    /// Goes on to the next part; none behind the last.
+    async fn part(&mut self) -> Result<Option<Part>, Problem> {
+        let mut passed = 0;
+        while let Some(piece) = self.piece().await? {
+            // What stands before the first boundary means nothing, and browsers send nothing there.
+            passed += piece.len();
+            if passed > FIELD_BYTES_MAX {
+                return Err(unreadable());
+            }
+        }
+        self.at_mark = false;
+        self.need(2).await?;
+        if self.buffer.starts_with(b"--") {
+            return Ok(None);
+        }
+        let head = loop {
+            // The bound holds however much came at once.
+            let end = find(&self.buffer[..self.buffer.len().min(HEAD_BYTES_MAX)], b"\r\n\r\n");
+            if let Some(at) = end {
+                let head: Vec<u8> = self.buffer.drain(..at + 4).collect();
+                // What follows may be the mark at once, whose line's end is that of the head then.
+                self.buffer.splice(0..0, *b"\r\n");
+                break head;
+            }
+            if self.buffer.len() >= HEAD_BYTES_MAX || !self.fill().await? {
+                return Err(unreadable());
+            }
+        };
+        self.skip_line_end().await?;
+        let head = String::from_utf8(head).map_err(|_| unreadable())?;
+        let disposition = head
+            .lines()
+            .find(|line| line.to_ascii_lowercase().starts_with("content-disposition:"))
+            .ok_or_else(unreadable)?;
+        let name = parameter(disposition, "name").unwrap_or_default();
+        Ok(Some(Part { name, file: parameter(disposition, "filename").unwrap_or_default() }))
+    }
+
+    /// The line's end that was put before the content: it is the mark's if the content is empty, and nobody's else.
+    async fn skip_line_end(&mut self) -> Result<(), Problem> {
+        self.need(self.mark.len()).await?;
+        if !self.buffer.starts_with(&self.mark) {
+            self.buffer.drain(..2);
+        }
+        Ok(())
+    }
+
+    async fn need(&mut self, count: usize) -> Result<(), Problem> {
+        while self.buffer.len() < count {
+            if !self.fill().await? {
+                return Err(unreadable());
+            }
+        }
+        Ok(())
+    }
+
+    /// The next piece of the part's content; none at its end.
+    async fn piece(&mut self) -> Result<Option<Vec<u8>>, Problem> {
+        if self.at_mark {
+            return Ok(None);
+        }
+        loop {
+            if let Some(at) = find(&self.buffer, &self.mark) {
+                let content: Vec<u8> = self.buffer.drain(..at).collect();
+                self.buffer.drain(..self.mark.len());
+                self.at_mark = true;
+                return Ok((!content.is_empty()).then_some(content));
+            }
+            // The end of what is here may be the beginning of the mark.
+            let sure = self.buffer.len().saturating_sub(self.mark.len() - 1);
+            if sure > 0 {
+                return Ok(Some(self.buffer.drain(..sure).collect()));
+            }
+            if !self.fill().await? {
+                return Err(unreadable());
+            }
+        }
+    }
+
+    /// The whole content of a part that is short.
+    async fn field(&mut self) -> Result<String, Problem> {
+        let mut whole = Vec::new();
+        while let Some(piece) = self.piece().await? {
+            whole.extend_from_slice(&piece);
+            if whole.len() > FIELD_BYTES_MAX {
+                return Err(unreadable());
+            }
+        }
+        String::from_utf8(whole).map_err(|_| unreadable())
+    }
+}
+
+/// A parameter of a header: in quotes, in which browsers escape quotes and line ends with percent signs.
+fn parameter(header: &str, name: &str) -> Option<String> {
+    let at = header.find(&format!("; {name}=\""))?;
+    let value = header.get(at + name.len() + 4..)?.split('"').next()?;
+    Some(value.replace("%22", "\""))
+}
+
+fn find(bytes: &[u8], needle: &[u8]) -> Option<usize> {
+    bytes.windows(needle.len()).position(|window| window == needle)
+}
+
+fn unreadable() -> Problem {
+    Problem::new(400, "The upload did not come whole. Try again.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    /// A body that comes in pieces of a size.
+    struct Given(std::vec::IntoIter<Bytes>);
+
+    impl Incoming for Given {
+        fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Option<Bytes>, Problem>> + '_>> {
+            let piece = self.0.next();
+            Box::pin(async move { Ok(piece) })
+        }
+
+        fn most(&self) -> Option<u64> {
+            None
+        }
+    }
+
+    fn multipart(body: &str, size: usize) -> Multipart {
+        let pieces: Vec<Bytes> = body.as_bytes().chunks(size).map(Bytes::copy_from_slice).collect();
+        let given = Box::new(Given(pieces.into_iter()));
+        Multipart::new(given, "multipart/form-data; boundary=XyZ").ok().unwrap()
+    }
+
+    fn now<T>(future: impl Future<Output = T>) -> T {
+        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(value) => value,
+            Poll::Pending => panic!("it waits"),
+        }
+    }
+
+    const BODY: &str = "--XyZ\r\nContent-Disposition: form-data; name=\"csrf\"\r\n\r\ntoken\r\n\
+        --XyZ\r\nContent-Disposition: form-data; name=\"column\"\r\n\r\n\r\n\
+        --XyZ\r\ncontent-disposition: form-data; name=\"file\"; filename=\"a%22b.csv\"\r\nContent-Type: text/csv\r\n\r\n\
+        \r\nemail\r\n--Xy\r\n\r\n--XyZ--\r\n";
+
+    #[test]
+    fn parts_come_in_pieces_of_any_size() {
+        for size in 1..BODY.len() {
+            let mut body = multipart(BODY, size);
+            let (token, column, file) = now(fields(&mut body)).ok().unwrap();
+            assert_eq!((token.as_str(), column.as_str(), file.as_str()), ("token", "", "a\"b.csv"), "{size}");
+            let mut content = Vec::new();
+            while let Some(piece) = now(body.piece()).ok().unwrap() {
+                content.extend(piece);
+            }
+            assert_eq!(content, b"\r\nemail\r\n--Xy\r\n", "{size}");
+            assert!(now(body.part()).ok().unwrap().is_none());
+        }
+    }
+
+    #[test]
+    fn what_is_cut_short_or_too_long_is_refused() {
+        for end in [5, 30, 60, 90, BODY.len() - 10] {
+            let mut body = multipart(&BODY[..end], 7);
+            let all = async {
+                fields(&mut body).await?;
+                while body.piece().await?.is_some() {}
+                Ok::<_, Problem>(())
+            };
+            assert_eq!(now(all).map_err(|problem| problem.status()), Err(400), "{end}");
+        }
+        let long = BODY.replacen("token", &"t".repeat(5000), 1);
+        assert!(now(fields(&mut multipart(&long, 1000))).is_err());
+        let long = BODY.replacen("name=\"csrf\"", &format!("name=\"{}\"", "n".repeat(9000)), 1);
+        assert!(now(fields(&mut multipart(&long, 1000))).is_err());
+        // However much comes at once.
+        for size in [100, 4096, 100_000] {
+            assert!(now(fields(&mut multipart(&long, size))).is_err(), "{size}");
+        }
+        let preamble = "p".repeat(FIELD_BYTES_MAX - 100) + "\r\n" + BODY;
+        assert!(now(fields(&mut multipart(&preamble, 1000))).is_ok());
+        let preamble = "p".repeat(FIELD_BYTES_MAX + 100) + "\r\n" + BODY;
+        assert!(now(fields(&mut multipart(&preamble, 1000))).is_err());
+        let no_file = "--XyZ\r\nContent-Disposition: form-data; name=\"csrf\"\r\n\r\ntoken\r\n--XyZ--\r\n";
+        assert!(now(fields(&mut multipart(no_file, 9))).is_err());
+        for kind in [
+            "text/csv",
+            "multipart/form-data",
+            "multipart/form-data; boundary=",
+            "multipart/mixed; boundary=a",
+        ] {
+            assert!(Multipart::new(Box::new(Given(Vec::new().into_iter())), kind).is_err(), "{kind}");
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! `/plan`: what the account's plan gives, and what others would.
+
+use super::sessions::time;
+use super::{Problem, Visit, page};
+use http_core::Reply;
+use maud::html;
+use store::SubscriptionStatus;
+use store::clock;
+
+/// `GET /plan`.
+pub async fn show(visit: Visit) -> Result<Reply, Problem> {
+    let signed_in = visit.signed_in()?;
+    let store = &visit.checks.store;
+    let account = store.account(signed_in.account, clock::now())?.ok_or_else(Problem::not_found)?;
+    let terms = store.terms(signed_in.account).ok_or_else(Problem::not_found)?;
+    let plan_name =
+        store.plans().find(&account.plan).map_or(account.plan.as_str(), |plan| plan.name.as_str());
+    let balance = &account.balance;
+    let body = html! {
+        h1 { "Plan" }
+        @if !account.status.is_usable() {
+            p.notice.warn {
+                @match account.status {
+                    SubscriptionStatus::Paused => "The subscription is paused: nothing can be charged until it goes on.",
+                    _ => "The subscription has ended: nothing can be charged any longer.",
+                }
+                " Free answers still work."
+            }
+        }
+        section.card {
+            h2 { (plan_name) }
+            dl {
+                dt { "Status" } dd { (account.status.as_str().replace('_', " "))
+                    @if account.cancel_at_period_end { ", ends with the period" } }
+                dt { "Plan credits" } dd { (balance.plan_left) " of " (balance.allowance) " left" }
+                dt { "Pack credits" } dd { (balance.pack_left) ", which never expire" }
+                dt { "New credits" } dd { @match account.period_end { Some(end) => (time(end)), None => "never" } }
+                dt { "Lists and batches" } dd { @if terms.batches_allowed { "included" } @else { "not included" } }
+            }
+        }
+        section.card {
+            h2 { "Limits" }
+            div.scroll tabindex="0" role="region" aria-label="Limits" { table {
+                thead { tr { th scope="col" { "What" } th.number scope="col" { "Limit" } } }
+                tbody {
+                    tr { td { "Full checks a minute, for each key" } td.number { (terms.limits.verify) } }
+                    tr { td { "Fast checks a minute, for each key" } td.number { (terms.limits.fast) } }
+                    tr { td { "Batches a minute, for each key" } td.number { (terms.limits.batch) } }
+                    tr { td { "Full checks a second, sustained, for the account" } td.number { (terms.limits.fair_use_per_second) } }
+                }
+            } }
+        }
+        section.card {
+            h2 { "All plans" }
+            div.scroll tabindex="0" role="region" aria-label="All plans" { table {
+                thead { tr { th scope="col" { "Plan" } th.number scope="col" { "Credits a month" } } }
+                tbody { @for plan in store.plans().iter() {
+                    tr { td { (plan.name) @if plan.id == account.plan { " " span.tag.good { "yours" } } } td.number { (plan.monthly_credits) } }
+                } }
+            } }
+            p.soft { "The operator of this service changes plans." }
+        }
+    };
+    Ok(page::page_at("Plan", Some("/plan"), Some(signed_in), body))
+}

@@ -1,0 +1,180 @@
+//! The one table of the dashboard's pages and forms: method, path, who may ask, what body there is, handler.
+
+use super::{
+    Problem, Visit, assets, attempt, authorize, batches, connections, docs, home, keys, lists, plan, session,
+    sessions, signin, signup, usage,
+};
+use http_core::{Method, Refusal, Reply, route};
+use std::future::Future;
+use std::pin::Pin;
+
+/// Who may ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Anybody; a form has the token of a session, or of a visitor without one.
+    Anybody,
+    /// Whoever has signed in; a form has the session's token.
+    SignedIn,
+}
+
+/// What is read of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Body {
+    /// Nothing.
+    None,
+    /// The fields of a form, whose origin and token are checked before the handler runs.
+    Form {
+        /// The longest that is read.
+        bytes_max: usize,
+    },
+    /// A form with a file, which the handler takes in as it comes; the handler checks its token.
+    Upload,
+}
+
+/// A form of a few fields.
+pub const FORM: Body = Body::Form { bytes_max: 16 * 1024 };
+
+/// What a handler is.
+pub type Handler = fn(Visit) -> Pin<Box<dyn Future<Output = Result<Reply, Problem>>>>;
+
+/// One line of the table.
+pub struct Route {
+    /// The method. Pages answer HEAD too.
+    pub method: Method,
+    /// The path, and what logs call it. One segment at most is a parameter, in braces.
+    pub path: &'static str,
+    /// Who may ask.
+    pub access: Access,
+    /// What is read of the body.
+    pub body: Body,
+    /// What answers.
+    pub handler: Handler,
+}
+
+const fn show(path: &'static str, access: Access, handler: Handler) -> Route {
+    Route { method: Method::Get, path, access, body: Body::None, handler }
+}
+
+const fn send(path: &'static str, access: Access, handler: Handler) -> Route {
+    Route { method: Method::Post, path, access, body: FORM, handler }
+}
+
+/// The table.
+const ROUTES: &[Route] = &[
+    show("/", Access::Anybody, |visit| Box::pin(home::show(visit))),
+    show("/assets/{name}", Access::Anybody, |visit| Box::pin(assets::show(visit))),
+    show("/docs", Access::Anybody, |visit| Box::pin(docs::show(visit))),
+    show("/signup", Access::Anybody, |visit| Box::pin(signup::show(visit))),
+    send("/signup", Access::Anybody, |visit| Box::pin(signup::submit(visit))),
+    show("/signin", Access::Anybody, |visit| Box::pin(signin::show(visit))),
+    send("/signin", Access::Anybody, |visit| Box::pin(signin::submit(visit))),
+    show("/signin/link", Access::Anybody, |visit| Box::pin(signin::show_link(visit))),
+    send("/signin/link", Access::Anybody, |visit| Box::pin(signin::submit_link(visit))),
+    show("/oauth/authorize", Access::SignedIn, |visit| Box::pin(authorize::show(visit))),
+    send("/oauth/authorize", Access::SignedIn, |visit| Box::pin(authorize::decide(visit))),
+    show("/connections", Access::SignedIn, |visit| Box::pin(connections::show(visit))),
+    send("/connections/end", Access::SignedIn, |visit| Box::pin(connections::end(visit))),
+    show("/keys", Access::SignedIn, |visit| Box::pin(keys::show(visit))),
+    send("/keys", Access::SignedIn, |visit| Box::pin(keys::create(visit))),
+    send("/keys/revoke", Access::SignedIn, |visit| Box::pin(keys::revoke(visit))),
+    show("/usage", Access::SignedIn, |visit| Box::pin(usage::show(visit))),
+    show("/try", Access::SignedIn, |visit| Box::pin(attempt::show(visit))),
+    send("/try", Access::SignedIn, |visit| Box::pin(attempt::submit(visit))),
+    show("/batches", Access::SignedIn, |visit| Box::pin(batches::list(visit))),
+    show("/batches/{id}", Access::SignedIn, |visit| Box::pin(batches::show(visit))),
+    show("/lists", Access::SignedIn, |visit| Box::pin(lists::pages::index(visit))),
+    Route {
+        method: Method::Post,
+        path: "/lists",
+        access: Access::SignedIn,
+        body: Body::Upload,
+        handler: |visit| Box::pin(lists::upload::submit(visit)),
+    },
+    show("/lists/{id}", Access::SignedIn, |visit| Box::pin(lists::pages::show(visit))),
+    send("/lists/{id}/start", Access::SignedIn, |visit| Box::pin(lists::pages::start(visit))),
+    send("/lists/{id}/delete", Access::SignedIn, |visit| Box::pin(lists::pages::delete(visit))),
+    show("/lists/{id}/download", Access::SignedIn, |visit| Box::pin(lists::download::show(visit))),
+    show("/plan", Access::SignedIn, |visit| Box::pin(plan::show(visit))),
+    show("/sessions", Access::SignedIn, |visit| Box::pin(sessions::show(visit))),
+    send("/sessions/end", Access::SignedIn, |visit| Box::pin(sessions::end(visit))),
+    send("/sessions/password", Access::SignedIn, |visit| Box::pin(sessions::set_password(visit))),
+    send("/sessions/end-others", Access::SignedIn, |visit| Box::pin(sessions::end_others(visit))),
+    send("/signout", Access::SignedIn, |visit| Box::pin(session::sign_out(visit))),
+];
+
+/// What was found at a path of the dashboard.
+pub enum Found {
+    /// A route, and what stands for its parameter.
+    Route(&'static Route, String),
+    /// There is a route, but not with this method.
+    Refused(Refusal),
+}
+
+impl Found {
+    /// What logs call it.
+    pub fn path(&self) -> &'static str {
+        match self {
+            Found::Route(route, _) => route.path,
+            Found::Refused(_) => "-",
+        }
+    }
+}
+
+impl route::Route for Route {
+    fn method(&self) -> Method {
+        self.method
+    }
+
+    fn path(&self) -> &'static str {
+        self.path
+    }
+
+    fn answers_head(&self) -> bool {
+        self.method == Method::Get
+    }
+}
+
+/// Finds the route; none where the path is not the dashboard's.
+pub fn find(method: &str, path: &str) -> Option<Found> {
+    Some(match route::find(ROUTES, method, path)? {
+        Ok((route, parameter)) => Found::Route(route, parameter.to_owned()),
+        Err(refusal) => Found::Refused(refusal),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_and_methods() {
+        let check = |method: &str, path: &str, expected: Option<Result<&str, &str>>| {
+            let got = find(method, path);
+            match (&got, expected) {
+                (None, None) => {}
+                (Some(Found::Route(route, _)), Some(Ok(path))) => assert_eq!(route.path, path),
+                (Some(Found::Refused(refusal)), Some(Err(allow))) => {
+                    assert_eq!(refusal.headers, [("allow", allow.to_owned().into())]);
+                }
+                _ => panic!("{method} {path}"),
+            }
+        };
+        check("GET", "/", Some(Ok("/")));
+        check("HEAD", "/signin", Some(Ok("/signin")));
+        check("POST", "/signin", Some(Ok("/signin")));
+        check("GET", "/assets/x.css", Some(Ok("/assets/{name}")));
+        check("GET", "/signout", Some(Err("POST")));
+        check("PUT", "/signin", Some(Err("GET, HEAD, POST")));
+        for path in ["/v1/verify", "/livez", "/nothing", "/assets/", "/assets/a/b", "//", "/signin/"] {
+            check("GET", path, None);
+        }
+    }
+
+    /// A handler that changes something is never reached by a link or an image of somebody else's page.
+    #[test]
+    fn every_post_is_a_guarded_form() {
+        for route in ROUTES {
+            assert_eq!(route.method == Method::Post, route.body != Body::None, "{}", route.path);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! `/sessions`: where the account's user is signed in, and the end of that.
+
+use super::form::token_field;
+use super::guard::hex;
+use super::session::{SignedIn, token_hash};
+use super::signin::{EMAIL_BYTES_MAX, busy, notice};
+use super::{Problem, Visit, page, password};
+use engine::proto::address::Address;
+use http_core::Reply;
+use maud::{Markup, html};
+use store::clock;
+use store::credits::calendar::Iso8601;
+use store::{Session, User, UserError};
+
+/// `GET /sessions`.
+pub async fn show(visit: Visit) -> Result<Reply, Problem> {
+    let ended = visit.query("ended").and_then(|ended| ended.parse::<u32>().ok());
+    render(&visit, ended.map(|ended| format!("{ended} other sessions ended.")), None)
+}
+
+/// `POST /sessions/end`: one of them, or our own.
+pub async fn end(visit: Visit) -> Result<Reply, Problem> {
+    let signed_in = visit.signed_in()?;
+    let named = visit.form.text("session");
+    let sessions = visit.checks.store.sessions(signed_in.account, clock::now())?;
+    let session = sessions.iter().find(|session| hex(&session.hash) == named);
+    // Another account's sessions are not in the list: as good as not there.
+    let session = session.ok_or_else(Problem::not_found)?;
+    visit.checks.store.end_session(signed_in.account, session.hash).await?;
+    Ok(page::see_other("/sessions"))
+}
+
+/// `POST /sessions/end-others`: all but this one.
+pub async fn end_others(visit: Visit) -> Result<Reply, Problem> {
+    let signed_in = visit.signed_in()?;
+    let ended = visit.checks.store.end_sessions(signed_in.account, Some(signed_in.session)).await?;
+    Ok(page::see_other(format!("/sessions?ended={ended}")))
+}
+
+/// `POST /sessions/password`: every other session ends. Who came by a link and has no password yet names an address
+/// instead of the password so far.
+pub async fn set_password(visit: Visit) -> Result<Reply, Problem> {
+    let signed_in = visit.signed_in()?.clone();
+    let (store, now) = (&visit.checks.store, clock::now());
+    let new = visit.form.text("new-password");
+    let user = store.user(signed_in.account)?;
+    let email = match &user {
+        Some(user) => user.email.as_str(),
+        None => visit.form.text("email").trim(),
+    };
+    if user.is_none() && (email.len() > EMAIL_BYTES_MAX || Address::parse(email).is_err()) {
+        return refuse(&visit, "Enter a valid e-mail address.", 400);
+    }
+    if let Err(why) = password::check(new, email) {
+        return refuse(&visit, &why, 400);
+    }
+    // Guesses count as those of signing in do: a session that was left open is no way around them.
+    visit.dashboard.throttle.sign_in(token_hash(&email.to_lowercase()), visit.head.peer, now)?;
+    if let Some(user) = &user {
+        let given = visit.form.text("password").to_owned();
+        if !visit.dashboard.passwords.verify(given, Some(user.password)).await.map_err(busy)? {
+            return refuse(&visit, "That is not the password so far.", 403);
+        }
+    }
+    let made = visit.dashboard.passwords.hash(new.to_owned()).await.map_err(busy)?;
+    let address = user.is_none().then(|| email.to_owned());
+    match store.set_user(signed_in.account, address, made, Some(signed_in.session), now).await {
+        Ok(()) => render(&visit, Some("The password is set. All other sessions ended.".into()), None),
+        Err(UserError::EmailTaken) => refuse(&visit, "Another account has this address.", 409),
+        Err(error) => Err(Problem::unready().inside(format!("a password was not set: {error}"))),
+    }
+}
+
+fn refuse(visit: &Visit, why: &str, status: u16) -> Result<Reply, Problem> {
+    Ok(page::with_status(render(visit, None, Some(why))?, status))
+}
+
+fn password_form(signed_in: &SignedIn, user: Option<&User>) -> Markup {
+    html! {
+        section.card {
+            h2 { "Password" }
+            form method="post" action="/sessions/password" {
+                (token_field(&signed_in.csrf))
+                @if user.is_some() {
+                    label for="password" { "Password so far" }
+                    input #password name="password" type="password" autocomplete="current-password" required;
+                } @else {
+                    label for="email" { "E-mail address to sign in with" }
+                    input #email name="email" type="email" autocomplete="username" required maxlength="320";
+                }
+                label for="new-password" { "New password" }
+                input #new-password name="new-password" type="password" autocomplete="new-password" required
+                    minlength=(password::PASSWORD_CHARS_MIN) aria-describedby="password-hint";
+                p.hint #password-hint { "At least " (password::PASSWORD_CHARS_MIN) " characters. It ends all other sessions." }
+                button type="submit" { "Set the password" }
+            }
+        }
+    }
+}
+
+fn render(visit: &Visit, done: Option<String>, wrong: Option<&str>) -> Result<Reply, Problem> {
+    let signed_in = visit.signed_in()?;
+    let sessions = visit.checks.store.sessions(signed_in.account, clock::now())?;
+    let user = visit.checks.store.user(signed_in.account)?;
+    let body = html! {
+        h1 { "Sessions" }
+        @if let Some(done) = done { p.notice.good role="status" { (done) } }
+        (notice(wrong))
+        @match &user {
+            Some(user) => p { "You sign in as " strong.wrap { (user.email) } "." },
+            None => p.notice.warn {
+                "This account has no password yet. Set one, or only a link of the operator signs in."
+            },
+        }
+        div.scroll tabindex="0" role="region" aria-label="Sessions" {
+            table.stack {
+                thead { tr { th scope="col" { "Browser" } th scope="col" { "Signed in" } th scope="col" { "Last use" } th scope="col" { "End" } } }
+                tbody { @for session in &sessions { (row(session, signed_in)) } }
+            }
+        }
+        form method="post" action="/sessions/end-others" {
+            (token_field(&signed_in.csrf))
+            button.danger type="submit" { "Sign out everywhere else" }
+        }
+        (password_form(signed_in, user.as_ref()))
+    };
+    Ok(page::page_at("Sessions", Some("/sessions"), Some(signed_in), body))
+}
+
+fn row(session: &Session, signed_in: &SignedIn) -> Markup {
+    let own = session.hash == signed_in.session;
+    html! {
+        tr {
+            td data-label="Browser" { (session.agent) " " @if own { span.tag.good { "This one" } } }
+            td data-label="Signed in" { (time(session.created_at)) }
+            td data-label="Last use" { (time(session.seen_at)) }
+            td {
+                form method="post" action="/sessions/end" {
+                    (token_field(&signed_in.csrf))
+                    input type="hidden" name="session" value=(hex(&session.hash));
+                    button.small.quiet type="submit" aria-label={ "End the session of " (session.agent) } { "End" }
+                }
+            }
+        }
+    }
+}
+
+/// A time to the minute, in UTC.
+pub fn time(at: u64) -> Markup {
+    let exact = Iso8601(at).to_string();
+    let shown = exact.get(..16).unwrap_or(&exact).replace('T', " ");
+    html! { time datetime=(exact) { (shown) } }
+}

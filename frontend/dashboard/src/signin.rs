@@ -1,0 +1,154 @@
+//! `/signin`: address and password, or a link that an operator made (`mailprobe account sign-in-link`).
+//!
+//! Nobody learns here whether an address has an account: the answer and its time are the same, and attempts are counted
+//! before the password is looked at.
+
+use super::form::token_field;
+use super::session::{Beginning, token_hash};
+use super::{Problem, Visit, guard, page};
+use checks::throttle::TooOften;
+use http_core::Reply;
+use maud::{Markup, html};
+use store::StoreError;
+use store::clock;
+
+/// Longest address that is read, as in the API.
+pub const EMAIL_BYTES_MAX: usize = 320;
+
+impl From<TooOften> for Problem {
+    fn from(too_often: TooOften) -> Problem {
+        Problem::too_often(too_often.wait_s)
+    }
+}
+
+/// `GET /signin`.
+pub async fn show(visit: Visit) -> Result<Reply, Problem> {
+    let next = visit.query("next").unwrap_or_default();
+    if visit.signed_in.is_some() {
+        return Ok(page::see_other(guard::next(&next).to_owned()));
+    }
+    render(&visit, &next, "", None)
+}
+
+/// `POST /signin`.
+pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
+    let (email, password) = (visit.form.text("email").trim(), visit.form.text("password"));
+    let next = visit.form.text("next");
+    if email.is_empty() || email.len() > EMAIL_BYTES_MAX || password.is_empty() {
+        return Ok(page::with_status(
+            render(&visit, next, email, Some("Enter your address and your password."))?,
+            400,
+        ));
+    }
+    if let Some(reply) = enter(&visit, email, password, next).await? {
+        return Ok(reply);
+    }
+    let wrong =
+        "No account has this address and password. Check both, or ask the operator for a sign-in link.";
+    Ok(page::with_status(render(&visit, next, email, Some(wrong))?, 401))
+}
+
+/// Begins a session and sends to `next`, if this is an account's address and password.
+pub async fn enter(visit: &Visit, email: &str, password: &str, next: &str) -> Result<Option<Reply>, Problem> {
+    let now = clock::now();
+    let subject = token_hash(&email.to_lowercase());
+    visit.dashboard.throttle.sign_in(subject, visit.head.peer, now)?;
+    let user = visit.checks.store.user_of(email)?;
+    let kept = user.as_ref().map(|user| user.password);
+    let is_it = visit.dashboard.passwords.verify(password.to_owned(), kept).await.map_err(busy)?;
+    let Some(user) = user.filter(|_| is_it) else { return Ok(None) };
+    visit.dashboard.throttle.signed_in(subject);
+    let (session, cookie) = Beginning::new(&visit.head)?.split();
+    let begun = visit.checks.store.begin_session(user.account, session, now).await;
+    begun.map_err(|error| Problem::unready().inside(error))?;
+    end_former(visit).await?;
+    Ok(Some(Beginning::send_to(cookie, next)))
+}
+
+/// A session that was open in this browser ends when another begins.
+pub async fn end_former(visit: &Visit) -> Result<(), Problem> {
+    if let Some(former) = &visit.signed_in {
+        visit.checks.store.end_session(former.account, former.session).await?;
+    }
+    Ok(())
+}
+
+/// Too many hashes wait.
+pub fn busy(error: StoreError) -> Problem {
+    match error {
+        StoreError::Busy => Problem::new(503, "Many people sign in just now. Try again in a few seconds.")
+            .header("retry-after", "5"),
+        other => other.into(),
+    }
+}
+
+fn render(visit: &Visit, next: &str, email: &str, wrong: Option<&str>) -> Result<Reply, Problem> {
+    let (token, cookie) = guard::form_token(&visit.head, visit.signed_in.as_ref())?;
+    let body = html! {
+        section.narrow {
+            h1 { "Sign in" }
+            (notice(wrong))
+            form method="post" action="/signin" {
+                (token_field(&token))
+                @if guard::next(next) != "/" { input type="hidden" name="next" value=(next); }
+                label for="email" { "E-mail address" }
+                input #email name="email" type="email" autocomplete="username" required maxlength="320" value=(email);
+                label for="password" { "Password" }
+                input #password name="password" type="password" autocomplete="current-password" required;
+                button type="submit" { "Sign in" }
+            }
+            @if visit.dashboard.sign_up {
+                p { "No account yet? " a href="/signup" { "Sign up" } " for the free plan." }
+            }
+        }
+    };
+    let mut reply = page::page("Sign in", visit.signed_in.as_ref(), body);
+    reply.headers.extend(cookie);
+    Ok(reply)
+}
+
+/// What was wrong with a form, above it.
+pub fn notice(wrong: Option<&str>) -> Markup {
+    html! { @if let Some(wrong) = wrong { p.notice.bad role="alert" { (wrong) } } }
+}
+
+/// `GET /signin/link?token=`. Looking at the page does not use the link up: programs that look at links in messages
+/// would.
+pub async fn show_link(visit: Visit) -> Result<Reply, Problem> {
+    let link = visit.query("token").unwrap_or_default();
+    let now = clock::now();
+    visit.dashboard.throttle.of_network(visit.head.peer, now)?;
+    if visit.checks.store.link(&token_hash(&link), now)?.is_none() {
+        return Err(used_up());
+    }
+    let (token, cookie) = guard::form_token(&visit.head, visit.signed_in.as_ref())?;
+    let body = html! {
+        section.narrow {
+            h1 { "Sign in" }
+            p { "This link signs you in once." }
+            form method="post" action="/signin/link" {
+                (token_field(&token))
+                input type="hidden" name="token" value=(link);
+                button type="submit" { "Sign in" }
+            }
+        }
+    };
+    let mut reply = page::page("Sign in", visit.signed_in.as_ref(), body);
+    reply.headers.extend(cookie);
+    Ok(reply)
+}
+
+/// `POST /signin/link`.
+pub async fn submit_link(visit: Visit) -> Result<Reply, Problem> {
+    let now = clock::now();
+    visit.dashboard.throttle.of_network(visit.head.peer, now)?;
+    let (session, cookie) = Beginning::new(&visit.head)?.split();
+    let link = token_hash(visit.form.text("token"));
+    visit.checks.store.use_link(link, session, now).await?.ok_or_else(used_up)?;
+    end_former(&visit).await?;
+    Ok(Beginning::send_to(cookie, "/"))
+}
+
+fn used_up() -> Problem {
+    Problem::new(404, "This sign-in link was used, or its 15 minutes are over. Ask for another one.")
+}

@@ -1,0 +1,30 @@
+//! `/usage`: what was checked on each day, and what came of it.
+
+use super::{Problem, Visit, chart, page};
+use http_core::Reply;
+use maud::html;
+use store::clock;
+
+/// The spans that can be chosen, in days.
+const SPANS: [u32; 3] = [7, 30, 90];
+
+/// `GET /usage?days=`.
+pub async fn show(visit: Visit) -> Result<Reply, Problem> {
+    let signed_in = visit.signed_in()?;
+    let now = clock::now();
+    let wanted = visit.query("days").and_then(|days| days.parse().ok());
+    let span = wanted.filter(|span| SPANS.contains(span)).unwrap_or(30);
+    let days = visit.checks.store.days(signed_in.account, now)?;
+    let first = (u32::try_from(now / chart::DAY_MS).unwrap_or(u32::MAX) + 1).saturating_sub(span);
+    let sums = chart::added_up(days.iter().filter(|day| day.day >= first));
+    let body = html! {
+        h1 { "Usage" }
+        nav aria-label="Span" { p.actions { @for choice in SPANS {
+            a href={ "/usage?days=" (choice) } aria-current=[(choice == span).then_some("true")] { (choice) " days" }
+        } } }
+        section.card { h2 { "Charged checks a day" } (chart::days(&days, span, now)) }
+        section.card { h2 { "What came of them" } (chart::verdicts(&sums)) }
+        p.soft { "Days are those of UTC. Fast checks, repeats within 24 hours and test keys are free and not counted." }
+    };
+    Ok(page::page_at("Usage", Some("/usage"), Some(signed_in), body))
+}
