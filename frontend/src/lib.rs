@@ -1,22 +1,10 @@
-//! mailprobe's front end: the command line, the HTTP API, and the store with its accounts, keys and credits.
+//! The program `mailprobe`: its command line ([`cli`]) and its configuration ([`config`]).
 //!
-//! The way of a request: [`server`] accepts it, [`http`] bounds and admits it, [`router`] finds its handler in
-//! [`routes`], which asks [`checks`] and the [`store`].
+//! Each command is a function of its arguments. `serve` starts the engine, the store and the server and waits for a signal;
+//! `check` and `clean` drive the engine without a store; the others speak to a server's folder or socket.
 
-pub mod admin;
 pub mod cli;
 pub mod config;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
-pub mod gate;
-pub mod http;
-pub mod listen;
-pub mod metrics;
-pub mod reference;
-pub mod router;
-pub mod routes;
-pub mod server;
-pub mod status;
-pub mod tls;
-pub mod worker;

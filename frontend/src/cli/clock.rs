@@ -2,8 +2,8 @@
 //! help.
 
 use super::place::{Place, execute_running, output_failed, unexpected};
-use crate::admin::{Command, Response};
 use clap::{Args, Subcommand};
+use server::admin::{Command, Response};
 use std::io::Write;
 
 /// Move the clock of a test server.

@@ -5,7 +5,6 @@
 
 use super::place::{Place, execute, output_failed, unexpected};
 use super::table::write_json;
-use crate::admin::{Command, Response};
 use clap::Subcommand;
 use dashboard::guard::hex;
 use dashboard::password;
@@ -14,6 +13,7 @@ use dashboard::signin::EMAIL_BYTES_MAX;
 use engine::proto::address::Address;
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use serde::Serialize;
+use server::admin::{Command, Response};
 use std::io::{self, BufRead, IsTerminal, Read, Write};
 use store::SIGN_IN_LINK_MS;
 

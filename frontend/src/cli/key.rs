@@ -3,10 +3,10 @@
 
 use super::place::{Place, execute, output_failed, unexpected};
 use super::table::{write_json, write_table};
-use crate::admin::{Command, Response};
 use checks::auth::ApiKey;
 use clap::{Args, Subcommand};
 use serde::Serialize;
+use server::admin::{Command, Response};
 use std::io::{self, Write};
 use store::credits::calendar::Iso8601;
 use store::{KeyId, KeyInfo, KeyMode, id};

@@ -1,8 +1,8 @@
 //! `mailprobe metrics`: what a running server counts.
 
 use super::place::{Place, execute_running, output_failed, unexpected};
-use crate::admin::{Command, Response};
 use clap::Args;
+use server::admin::{Command, Response};
 use std::io::Write;
 
 /// Print what a running server counts, in the text format of Prometheus.

@@ -1,8 +1,8 @@
 //! Where the commands that administer a store find it.
 
-use crate::admin::Command;
-use crate::admin::access::{Access, AccessError};
-use crate::admin::{ACCOUNTS_PER_PAGE, Response};
+use server::admin::Command;
+use server::admin::access::{Access, AccessError};
+use server::admin::{ACCOUNTS_PER_PAGE, Response};
 use std::io;
 use std::path::Path;
 use store::{Account, PlanTable, UnixMs};

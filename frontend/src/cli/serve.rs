@@ -2,22 +2,12 @@
 //!
 //! Everything that can be refused is tried before anybody is answered: the store, the port, the engine. A SIGTERM
 //! or SIGINT begins a drain: no new connections, `/readyz` says 503, what is under way ends within
-//! [`crate::server::DRAIN_TIME_MAX`]. A second signal ends the process at once; the holds it leaves are voided at the
+//! [`server::threads::DRAIN_TIME_MAX`]. A second signal ends the process at once; the holds it leaves are voided at the
 //! next start.
 
 use super::flags::{DATA, ENGINE, Flags, SERVER};
 use super::{Failure, StartEngine, log, open_files};
-use crate::admin::first_run::first_run;
-use crate::admin::server::AdminServer;
 use crate::config::Config;
-use crate::listen::Listeners;
-use crate::metrics::Metrics;
-use crate::metrics::endpoint::Endpoint;
-use crate::reference;
-use crate::server::{Common, Station};
-use crate::status::{Phase, Status};
-use crate::tls::Tls;
-use crate::worker::Commons;
 use assistants::Assistants;
 use checks::batch::{Door, Feeder, Limits};
 use checks::engine_client::Backend;
@@ -30,6 +20,16 @@ use checks::runtime::{self, Choice};
 use checks::survive::log_panics;
 use dashboard::Dashboard;
 use engine::config::EngineConfig;
+use server::admin::first_run::first_run;
+use server::admin::server::AdminServer;
+use server::listen::Listeners;
+use server::metrics::Metrics;
+use server::metrics::endpoint::Endpoint;
+use server::reference;
+use server::status::{Phase, Status};
+use server::threads::{Common, Station};
+use server::tls::Tls;
+use server::worker::Commons;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use socket2::SockRef;

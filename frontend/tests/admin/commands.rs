@@ -2,9 +2,9 @@
 
 use crate::Site;
 use checks::auth::ApiKey;
-use frontend::admin::ACCOUNTS_PER_PAGE;
-use frontend::admin::server::AdminServer;
 use serde_json::Value;
+use server::admin::ACCOUNTS_PER_PAGE;
+use server::admin::server::AdminServer;
 use store::{AccountId, NewAccount, Store};
 
 fn both(check: impl Fn(&Site)) {

@@ -2,7 +2,7 @@
 
 use crate::{NOW, Site, open};
 use checks::auth::authenticate;
-use frontend::admin::first_run::{FIRST_KEYS_FILE, first_run};
+use server::admin::first_run::{FIRST_KEYS_FILE, first_run};
 use std::os::unix::fs::PermissionsExt;
 use store::{KeyMode, PlanTable, RedbStore, Store, StoreOptions};
 

@@ -7,8 +7,8 @@ mod first_run;
 mod socket;
 
 use clap::Parser;
-use frontend::admin::server::AdminServer;
 use frontend::cli::{account, key};
+use server::admin::server::AdminServer;
 use std::path::Path;
 use std::sync::Arc;
 use store::{PlanTable, RedbStore, StoreOptions, UnixMs};

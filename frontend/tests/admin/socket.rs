@@ -1,8 +1,8 @@
 //! The socket: who may use it, what it bears, and what a dead one means.
 
 use crate::{NOW, Site, open, run};
-use frontend::admin::SOCKET_FILE;
-use frontend::admin::server::{AdminError, AdminServer};
+use server::admin::SOCKET_FILE;
+use server::admin::server::{AdminError, AdminServer};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};

@@ -20,7 +20,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("http-core", &["api", "checks", "engine", "store"]),
     ("assistants", &["api", "checks", "engine", "http-core", "store"]),
     ("dashboard", &["api", "assistants", "checks", "engine", "http-core", "lists", "store"]),
-    ("frontend", &["api", "assistants", "checks", "dashboard", "engine", "http-core", "lists", "store"]),
+    ("server", &["api", "assistants", "checks", "dashboard", "engine", "http-core", "store"]),
+    ("frontend", &["api", "assistants", "checks", "dashboard", "engine", "lists", "server", "store"]),
     ("mailnet", &[]),
     (
         "fuzz",
@@ -43,11 +44,11 @@ const EDGES: &[(&str, &[&str])] = &[
 /// Libraries that shape what depends on them, and the crates of ours that may.
 const OWNERS: &[(&str, &[&str])] = &[
     ("redb", &["store"]),
-    ("hyper", &["frontend", "http-core", "loadtest", "xtask"]),
-    ("monoio", &["assistants", "checks", "engine", "frontend", "http-core", "loadtest"]),
+    ("hyper", &["http-core", "loadtest", "server", "xtask"]),
+    ("monoio", &["assistants", "checks", "engine", "http-core", "loadtest", "server"]),
     ("glommio", &["engine"]),
     ("io-uring", &["checks", "engine"]),
-    ("maud", &["dashboard", "frontend"]),
+    ("maud", &["dashboard", "server"]),
     ("clap", &["frontend", "loadtest", "mailnet", "xtask"]),
 ];
 /// Crates that must not see another crate of ours in their tests either.
@@ -146,15 +147,6 @@ fn engine_proto_imports_one_way() {
 fn only_the_clock_asks_for_the_time() {
     let others = without(shipped(sources("frontend")), &["frontend/store/src/clock.rs", "frontend/tests/"]);
     forbid(&others, &|line| line.contains("SystemTime"));
-}
-
-#[test]
-fn only_http_and_main_name_hyper() {
-    let others = without(
-        sources("frontend/src"),
-        &["frontend/src/http.rs", "frontend/src/http/", "frontend/src/main.rs"],
-    );
-    forbid(&others, &|line| names(line, "hyper") || names(line, "monoio_compat"));
 }
 
 #[test]
