@@ -8,8 +8,9 @@ use std::hint::black_box;
 use std::path::Path;
 use store::{
     AccountId, CREDITS_MAX, EntryId, HoldRef, HoldRequest, KeyId, KeyMode, NewAccount, NewKey, Plan,
-    PlanTable, RedbStore, Settlement, Store, StoreOptions,
+    PlanTable, Settlement, Store,
 };
+use store_redb::{RedbStore, StoreOptions};
 
 const NOW: u64 = 1_801_386_000_000;
 const ACCOUNTS: u128 = 100;

@@ -18,8 +18,9 @@ use std::path::Path;
 use std::time::Instant;
 use store::{
     AccountId, BATCH_ROWS_MAX, BatchId, BatchMode, CREDITS_MAX, Idempotency, NewAccount, NewBatch, NewRow,
-    Plan, PlanTable, RedbStore, Store, StoreOptions,
+    Plan, PlanTable, Store,
 };
+use store_redb::{RedbStore, StoreOptions};
 
 // The allocator of the product.
 #[global_allocator]

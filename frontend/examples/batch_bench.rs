@@ -13,8 +13,9 @@ use std::io::Write;
 use std::time::Instant;
 use store::{
     AccountId, BATCH_ROWS_MAX, BatchId, BatchMode, CREDITS_MAX, Idempotency, NewAccount, NewBatch, NewRow,
-    Plan, PlanTable, RedbStore, RowAnswer, RowOutcome, Store, StoreOptions,
+    Plan, PlanTable, RowAnswer, RowOutcome, Store,
 };
+use store_redb::{RedbStore, StoreOptions};
 
 const NOW: u64 = 1_801_386_000_000;
 const THREADS: u128 = 2;

@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 use store::credits::Balance;
 use store::{
     AccountId, CREDITS_MAX, EntryId, HoldError, HoldRef, HoldRequest, NewAccount, Pending, Plan, PlanTable,
-    RedbStore, SettleError, Settlement, Store, StoreOptions,
+    SettleError, Settlement, Store,
 };
+use store_redb::{RedbStore, StoreOptions};
 
 const NOW: u64 = 1_801_386_000_000;
 const DEPTHS: [usize; 5] = [1, 10, 100, 1_000, 4_000];

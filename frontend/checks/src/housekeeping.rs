@@ -83,14 +83,15 @@ fn keep(store: &dyn Store, clock: fn() -> UnixMs, stopped: &Receiver<()>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use store::{PlanTable, RedbStore, StoreOptions};
+    use store::PlanTable;
+    use store_redb::{RedbStore, StoreOptions};
 
     #[test]
     fn an_idle_server_destroys_keys_and_stops_when_told() {
         let folder = tempfile::tempdir().unwrap();
         let options = StoreOptions::default();
         let open = || RedbStore::open(folder.path(), PlanTable::standard(), options, 1).unwrap().0;
-        let keys = || std::fs::read_dir(folder.path().join(store::KEY_FOLDER)).unwrap().count();
+        let keys = || std::fs::read_dir(folder.path().join(store_redb::KEY_FOLDER)).unwrap().count();
         drop(Housekeeping::start(Arc::new(open()), || 1).unwrap());
         let store = Arc::new(open());
         store.purge(1).wait().unwrap();
@@ -98,7 +99,7 @@ mod tests {
         assert!(first > 1, "{first}");
         let housekeeping = Housekeeping::start(Arc::clone(&store) as _, || 60 * 24 * 60 * 60 * 1000).unwrap();
         let deadline = Instant::now() + Duration::from_secs(20);
-        let old = folder.path().join(store::KEY_FOLDER).join("short-24");
+        let old = folder.path().join(store_redb::KEY_FOLDER).join("short-24");
         while old.exists() {
             assert!(Instant::now() < deadline);
             std::thread::sleep(Duration::from_millis(5));

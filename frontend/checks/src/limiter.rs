@@ -102,7 +102,8 @@ pub fn keep(limiter: Arc<Limiter>, clock: impl Fn() -> UnixMs + Send + 'static) 
 mod tests {
     use super::*;
     use std::path::Path;
-    use store::{NewAccount, PlanTable, RedbStore, StoreOptions};
+    use store::{NewAccount, PlanTable};
+    use store_redb::{RedbStore, StoreOptions};
 
     const NOW: UnixMs = 1_801_386_000_000;
 

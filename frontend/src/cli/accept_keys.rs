@@ -3,7 +3,7 @@
 use super::place::{Place, output_failed};
 use clap::Args;
 use std::io::Write;
-use store::{DATABASE_FILE, RedbStore, StoreOptions};
+use store_redb::{DATABASE_FILE, RedbStore, StoreOptions};
 
 /// What `--help` says.
 pub const ABOUT: &str = "Use the keys that are in the data folder from now on, because those of its database are lost for good. Stop the server first.

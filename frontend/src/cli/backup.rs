@@ -9,7 +9,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use store::backup::{self, BackupError, BackupSummary, Compacted};
+use store::backup::{BackupError, BackupSummary};
+use store_redb::backup::{self, Compacted};
 
 /// Write a backup of all accounts, keys, credits and results, while a server runs or not.
 #[derive(Debug, Clone, Args)]

@@ -40,8 +40,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
+use store::Store;
 use store::clock;
-use store::{RedbStore, Store, StoreOptions};
+use store_redb::{RedbStore, StoreOptions};
 
 #[derive(clap::Args)]
 pub struct Args {

@@ -1,25 +1,9 @@
-//! Backups: the whole of the store, as of one commit, in a file that any later version can read.
-//!
-//! A backup is made from a read snapshot, so writes go on meanwhile; it holds rows, not pages, so it is as large as
-//! what is in the tables. The files of `DIR/keys/` go along: without them nobody could read the encrypted rows.
-//! [`format`](self::format) says how it is written. Restoring makes a new database and never touches an old one.
+//! What is told of backups and of the store's size.
 
-mod format;
-mod load;
-
-use super::folder::Folder;
-use super::tables::{self, TableVisitor};
-use super::{OpenError, StoreError, UnixMs, vault};
-use ::redb::{
-    Builder, Database, Key, ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata,
-};
-use ::redb::{TableDefinition, TableHandle, Value};
-use format::Writer;
-pub use load::{restore, verify};
+use crate::{OpenError, StoreError};
 use std::fmt;
-use std::fs;
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 
 /// What a backup holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -39,15 +23,6 @@ pub struct Sizes {
     pub folder_bytes: u64,
     /// Rows by table.
     pub rows: Vec<(String, u64)>,
-}
-
-/// The length of the database before and after it was compacted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Compacted {
-    /// In bytes.
-    pub before: u64,
-    /// In bytes.
-    pub after: u64,
 }
 
 /// Why there is no backup, or it was not restored: one line.
@@ -104,6 +79,7 @@ impl From<io::Error> for BackupError {
     }
 }
 
+#[cfg(feature = "redb")]
 macro_rules! from_redb {
     ($($error:ident),*) => {$(
         impl From<::redb::$error> for BackupError {
@@ -113,110 +89,5 @@ macro_rules! from_redb {
         }
     )*};
 }
+#[cfg(feature = "redb")]
 from_redb!(StorageError, TableError, TransactionError, CommitError);
-
-/// Writes a backup of what is committed now. `folder` is the data folder, where there is one.
-pub(super) fn dump(
-    database: &Database,
-    folder: Option<&Path>,
-    now: UnixMs,
-    sink: &mut dyn Write,
-) -> Result<BackupSummary, BackupError> {
-    // Before the files of keys: rows that come later may need a key that is not there yet.
-    let transaction = database.begin_read()?;
-    let mut out = Writer::begin(sink)?;
-    for (name, path) in folder.map_or(Ok(Vec::new()), |folder| vault::kept_files(folder, now))? {
-        match fs::read(&path) {
-            Ok(content) => out.key_file(&name, &content)?,
-            // It expired this moment.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    let mut dump = Dump { transaction: &transaction, out: &mut out, tables: 0 };
-    tables::for_each_table(&mut dump)?;
-    if dump.tables != transaction.list_tables()?.count() {
-        return Err(
-            StoreError::Failed("the database has tables that this version does not know".into()).into()
-        );
-    }
-    out.end()
-}
-
-struct Dump<'a, 'w> {
-    transaction: &'a ReadTransaction,
-    out: &'a mut Writer<'w>,
-    tables: usize,
-}
-
-impl TableVisitor for Dump<'_, '_> {
-    type Error = BackupError;
-
-    fn table<K: Key + 'static, V: Value + 'static>(
-        &mut self,
-        definition: TableDefinition<'static, K, V>,
-    ) -> Result<(), BackupError> {
-        self.tables += 1;
-        self.out.table(definition.name())?;
-        for row in self.transaction.open_table(definition)?.iter()? {
-            let (key, value) = row?;
-            self.out.row(K::as_bytes(&key.value()).as_ref(), V::as_bytes(&value.value()).as_ref())?;
-        }
-        Ok(())
-    }
-}
-
-/// What the store takes up now.
-pub(super) fn sizes(database: &Database, folder: Option<&Path>) -> Result<Sizes, StoreError> {
-    let transaction = database.begin_read()?;
-    let mut rows = Vec::new();
-    for table in transaction.list_tables()? {
-        let name = table.name().to_owned();
-        rows.push((name, transaction.open_untyped_table(table)?.len()?));
-    }
-    let bytes = folder.map_or(Ok(0), folder_bytes);
-    let folder_bytes = bytes.map_err(|error| StoreError::Failed(error.to_string()))?;
-    Ok(Sizes { folder_bytes, rows })
-}
-
-/// The data folder has files and one level of folders. What goes away meanwhile counts nothing.
-fn folder_bytes(folder: &Path) -> io::Result<u64> {
-    let mut bytes = 0;
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        match entry.metadata() {
-            Ok(metadata) if metadata.is_dir() => {
-                let files = fs::read_dir(entry.path()).into_iter().flatten().flatten();
-                bytes += files.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum::<u64>();
-            }
-            Ok(metadata) => bytes += metadata.len(),
-            Err(_) => {}
-        }
-    }
-    Ok(bytes)
-}
-
-/// Gives back to the file system what the database of a stopped server does not need. `None`: there is none.
-///
-/// # Errors
-/// [`OpenError`]: a server runs on it, or it is damaged.
-pub fn compact(folder: &Path) -> Result<Option<Compacted>, OpenError> {
-    if !folder.join(super::DATABASE_FILE).exists() {
-        return Ok(None);
-    }
-    let folder = Folder::lock(folder)?;
-    let path = folder.database_path();
-    let length = || fs::metadata(&path).map(|file| file.len()).map_err(|error| failed(error.to_string()));
-    let before = length()?;
-    let mut database = folder.open_database(&Builder::new(), |file| file)?;
-    database.compact().map_err(|error| failed(error.to_string()))?;
-    drop(database);
-    Ok(Some(Compacted { before, after: length()? }))
-}
-
-fn failed(why: String) -> OpenError {
-    OpenError::Store(StoreError::Failed(why))
-}
-
-#[cfg(test)]
-mod tests;

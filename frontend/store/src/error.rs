@@ -39,6 +39,8 @@ impl fmt::Display for StoreError {
 
 impl std::error::Error for StoreError {}
 
+// Rust allows these beside the type alone; store-redb asks for them.
+#[cfg(feature = "redb")]
 macro_rules! from_redb {
     ($($error:ident),*) => {$(
         impl From<::redb::$error> for StoreError {
@@ -48,6 +50,7 @@ macro_rules! from_redb {
         }
     )*};
 }
+#[cfg(feature = "redb")]
 from_redb!(StorageError, TableError, TransactionError, CommitError);
 
 /// Why a store did not open; each says what to do.

@@ -137,14 +137,14 @@ id!(
 
 impl EntryId {
     /// For an entry that the store makes of itself: version 8 (RFC 9562 5.8), so that it never meets one of a caller.
-    pub(super) fn of_store(now: UnixMs, serial: u64) -> EntryId {
+    pub fn of_store(now: UnixMs, serial: u64) -> EntryId {
         let mut bytes = Uuid7::new(now, u128::from(serial)).to_bytes();
         bytes[6] = bytes[6] & 0x0f | 0x80;
         EntryId::from_bytes(bytes)
     }
 
     /// For the charge of a batch, of the batch's time and randomness; version 8 likewise.
-    pub(super) fn of_batch(batch: BatchId) -> EntryId {
+    pub fn of_batch(batch: BatchId) -> EntryId {
         let mut bytes = batch.to_bytes();
         bytes[6] = bytes[6] & 0x0f | 0x80;
         EntryId::from_bytes(bytes)

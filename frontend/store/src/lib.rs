@@ -1,6 +1,6 @@
-//! The store: accounts, API keys and the ledger of credits, durable and shared by all threads.
+//! The store as everybody else sees it: accounts, API keys and the ledger of credits, durable and shared by all threads.
 //!
-//! [`Store`] is the whole of it for everybody else; behind it stands redb, embedded, in one file. The rules that any
+//! [`Store`] is the whole of it. The crate `store-redb` implements it in one file of redb, embedded. The rules that any
 //! implementation keeps, and that one suite of tests checks for all of them:
 //!
 //! - One method is one transaction: all of it happens or nothing, and what is durable is what was answered.
@@ -11,72 +11,32 @@
 //!   period back.
 //! - At every commit, for every account: available + held + spent + expired = granted.
 //!
-//! docs/storage.md has the tables, the format and what a crash can and cannot do.
+//! Beside it stand the pure rules that every implementation shares: [`credits`], [`rate_limit`], and the [`clock`].
 
-mod accounts;
-mod audit;
 pub mod backup;
-mod batches;
 pub mod clock;
-mod clock_check;
 mod connections;
-#[cfg(test)]
-mod crash;
 pub mod credits;
-mod days;
 mod error;
-mod fail_stop;
-mod folder;
-#[cfg(feature = "fuzzing")]
-#[doc(hidden)]
-pub mod fuzzing;
-mod gateways;
 pub mod histogram;
 pub mod id;
-mod index;
-#[cfg(test)]
-mod index_check;
-mod key_check;
-mod ledger;
-mod limits;
-mod lists;
-mod migrations;
 mod pending;
-mod purge;
 pub mod rate_limit;
-mod reason;
-mod redb;
-mod refusals;
-mod results;
-#[cfg(test)]
-mod retention;
-mod row;
-mod sweep;
-mod tables;
-mod txn;
 mod types;
-mod users;
-mod vault;
 mod web;
-mod withdrawn;
-mod writer;
 
-pub use self::redb::{Opening, RedbStore, StoreOptions};
-
+pub use backup::Sizes;
 pub use connections::Connections;
 pub use error::{BatchError, ChangeError, HoldError, MAY_BE_DONE, OpenError, SettleError, StoreError};
-pub use folder::DATABASE_FILE;
 pub use id::{AccountId, BatchId, ClientId, ConnectionId, EntryId, KeyId, ListId};
 pub use pending::{Pending, Reply, pending};
 pub use types::*;
-pub use vault::KEY_FOLDER;
 pub use web::{ListStore, WebStore};
 
-use crate::credits::Balance;
-use crate::rate_limit::{Kept, Overrides};
-pub use backup::Sizes;
 use backup::{BackupError, BackupSummary};
+use credits::Balance;
 use engine::KeptRefusals;
+use rate_limit::{Kept, Overrides};
 use std::io::Write;
 
 /// See the module. Every implementation is shared as `Arc<dyn Store>`.

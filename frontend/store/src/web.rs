@@ -4,8 +4,8 @@
 //! An account has one user at most: an address and a password. The address is found by a keyed hash and readable only
 //! with a key that is not in the tables; of a session or a link only the hash of its token is there.
 
-use super::types::*;
-use super::{AccountId, BatchError, BatchId, ListId, Pending, StoreError};
+use crate::types::*;
+use crate::{AccountId, BatchError, BatchId, ListId, Pending, StoreError};
 use api::Reason;
 
 /// The part of the store that is the dashboard's. The rules of [`Store`](super::Store) hold.

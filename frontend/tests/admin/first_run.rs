@@ -4,7 +4,8 @@ use crate::{NOW, Site, open};
 use checks::auth::authenticate;
 use server::admin::first_run::{FIRST_KEYS_FILE, first_run};
 use std::os::unix::fs::PermissionsExt;
-use store::{KeyMode, PlanTable, RedbStore, Store, StoreOptions};
+use store::{KeyMode, PlanTable, Store};
+use store_redb::{RedbStore, StoreOptions};
 
 #[test]
 fn it_happens_once_and_leaves_the_keys_for_their_owner() {

@@ -11,7 +11,8 @@ use frontend::cli::{account, key};
 use server::admin::server::AdminServer;
 use std::path::Path;
 use std::sync::Arc;
-use store::{PlanTable, RedbStore, StoreOptions, UnixMs};
+use store::{PlanTable, UnixMs};
+use store_redb::{RedbStore, StoreOptions};
 use tempfile::TempDir;
 
 /// 2027-01-31T09:00:00Z.

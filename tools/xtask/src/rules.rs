@@ -15,13 +15,17 @@ const EDGES: &[(&str, &[&str])] = &[
     ("engine", &["engine-proto"]),
     ("api", &[]),
     ("store", &["api", "engine"]),
+    ("store-redb", &["api", "engine", "store"]),
     ("lists", &["api", "engine-proto"]),
     ("checks", &["api", "engine", "store"]),
     ("http-core", &["api", "checks", "engine", "store"]),
     ("assistants", &["api", "checks", "engine", "http-core", "store"]),
     ("dashboard", &["api", "assistants", "checks", "engine", "http-core", "lists", "store"]),
-    ("server", &["api", "assistants", "checks", "dashboard", "engine", "http-core", "store"]),
-    ("frontend", &["api", "assistants", "checks", "dashboard", "engine", "lists", "server", "store"]),
+    ("server", &["api", "assistants", "checks", "dashboard", "engine", "http-core", "store", "store-redb"]),
+    (
+        "frontend",
+        &["api", "assistants", "checks", "dashboard", "engine", "lists", "server", "store", "store-redb"],
+    ),
     ("mailnet", &[]),
     (
         "fuzz",
@@ -35,6 +39,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "http-core",
             "lists",
             "store",
+            "store-redb",
         ],
     ),
     ("xtask", &["engine", "engine-proto", "fuzz", "mailnet"]),
@@ -43,7 +48,8 @@ const EDGES: &[(&str, &[&str])] = &[
 ];
 /// Libraries that shape what depends on them, and the crates of ours that may.
 const OWNERS: &[(&str, &[&str])] = &[
-    ("redb", &["store"]),
+    // The store has conversions of its errors alone, and these only for store-redb.
+    ("redb", &["store", "store-redb"]),
     ("hyper", &["http-core", "loadtest", "server", "xtask"]),
     ("monoio", &["assistants", "checks", "engine", "http-core", "loadtest", "server"]),
     ("glommio", &["engine"]),

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::UNIX_EPOCH;
 use store::{AccountId, EntryId, HoldRef, HoldRequest, Known, ResultRecord, Settlement, Verdict};
-use store::{NewAccount, PlanTable, RedbStore, StoreOptions};
+use store::{NewAccount, PlanTable};
+use store_redb::{RedbStore, StoreOptions};
 
 const STEP_MS: UnixMs = 300_000;
 /// The first moment of a step.

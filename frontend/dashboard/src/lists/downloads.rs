@@ -262,7 +262,8 @@ mod tests {
     use std::cell::Cell;
     use std::task::Waker;
     use store::clock;
-    use store::{ListId, ListRoom, ListState, PlanTable, RedbStore, StoreOptions};
+    use store::{ListId, ListRoom, ListState, PlanTable};
+    use store_redb::{RedbStore, StoreOptions};
 
     /// Of no addresses, so that no answers are needed: 2,000 rows.
     fn list(store: &Arc<dyn Store>, account: AccountId, number: u128) -> List {

@@ -408,7 +408,8 @@ fn batches(addresses: u64) -> u32 {
 mod tests {
     use super::*;
     use std::cell::RefCell;
-    use store::{AccountId, ListRoom, NewAccount, PlanTable, RedbStore, StoreOptions};
+    use store::{AccountId, ListRoom, NewAccount, PlanTable};
+    use store_redb::{RedbStore, StoreOptions};
 
     #[test]
     fn one_lists_failure_is_not_that_of_others() {

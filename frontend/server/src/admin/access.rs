@@ -9,7 +9,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use store::backup::BackupError;
-use store::{DATABASE_FILE, MAY_BE_DONE, OpenError, PlanTable, RedbStore, Store, StoreOptions, UnixMs};
+use store::{MAY_BE_DONE, OpenError, PlanTable, Store, UnixMs};
+use store_redb::{DATABASE_FILE, RedbStore, StoreOptions};
 
 /// How long a command may take: the server's own time for a line, and what other operators take before us.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -134,7 +135,7 @@ impl Access {
         }
     }
 
-    /// Copies a backup into `sink`. Only what [`verify`](store::backup::verify) takes came whole.
+    /// Copies a backup into `sink`. Only what [`verify`](store_redb::backup::verify) takes came whole.
     ///
     /// # Errors
     /// [`AccessError`].

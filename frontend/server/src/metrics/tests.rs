@@ -67,7 +67,8 @@ fn check_labels(labels: &str) {
 }
 
 fn metrics() -> (tempfile::TempDir, Metrics) {
-    use store::{PlanTable, RedbStore, StoreOptions};
+    use store::PlanTable;
+    use store_redb::{RedbStore, StoreOptions};
     let folder = tempfile::tempdir().unwrap();
     let (store, _) =
         RedbStore::open(folder.path(), PlanTable::standard(), StoreOptions::default(), 1).unwrap();

@@ -116,7 +116,7 @@ impl Session {
 }
 
 /// When a session is over that is not used again.
-pub(crate) fn session_end(created_at: UnixMs, seen_at: UnixMs) -> UnixMs {
+pub fn session_end(created_at: UnixMs, seen_at: UnixMs) -> UnixMs {
     created_at.saturating_add(SESSION_MS).min(seen_at.saturating_add(SESSION_IDLE_MS))
 }
 

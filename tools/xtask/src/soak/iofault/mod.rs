@@ -1,6 +1,6 @@
 //! `soak iofault`: the disk under the server fails, once at each of its operations.
 //!
-//! First the store alone, on a storage of the tests (frontend/store/src/crash/faults.rs): every write and sync of four loads, with
+//! First the store alone, on a storage of the tests (frontend/store-redb/src/crash/faults.rs): every write and sync of four loads, with
 //! three faults. Then the server, whose system calls on its data folder are answered by us ([`super::intercept`]): a run for each
 //! operation and fault. A run checks single addresses and a batch, and sends what got no answer again after the restart. Then each
 //! address has to be answered and paid once: less is a loss, more is a charge without an answer.
@@ -64,7 +64,7 @@ pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
 /// Every write and sync of the store's own loads.
 fn of_store(seed: u64) -> Result<String, String> {
     let mut command = cargo();
-    command.args(["test", "--release", "--package", "store", "--lib"]);
+    command.args(["test", "--release", "--package", "store-redb", "--lib"]);
     command.args(["--", "--ignored", "--exact", "--nocapture", STORE_TEST]);
     command.env("MAILPROBE_IOFAULT_SEED", seed.to_string());
     command.env("MAILPROBE_IOFAULT_SEEDS", STORE_SEEDS.to_string()).env("RUST_BACKTRACE", "0");

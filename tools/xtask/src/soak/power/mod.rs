@@ -3,7 +3,7 @@
 //!
 //! The disk is a storage of redb's in memory that loses, tears and reorders what was not synced; the loads (holds and their answers,
 //! API keys, batches with idempotency keys, attempts of connections, what the engine has learned) and what must be true afterwards are
-//! the store's own tests (frontend/store/src/crash.rs). This runs many seeds of them, and then plants a sync that does nothing, which
+//! the store's own tests (frontend/store-redb/src/crash.rs). This runs many seeds of them, and then plants a sync that does nothing, which
 //! has to be found.
 
 mod folder;
@@ -39,7 +39,7 @@ pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
 
 fn campaign(options: &Options, first: u64, seeds: u64, plant: bool) -> Result<Output, Failure> {
     let mut command = cargo();
-    command.args(["test", "--package", "store", "--lib"]);
+    command.args(["test", "--package", "store-redb", "--lib"]);
     if !options.small {
         command.arg("--release");
     }

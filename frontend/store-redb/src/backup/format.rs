@@ -1,0 +1,170 @@
+//! The format of a backup, version 1: a line `mailprobe backup 1`, records, and the SHA-256 of all that precedes it.
+//!
+//! A record is a byte that says its kind, and fields, each a length (4 bytes, little-endian) and its bytes:
+//! `K` name and content of a file of keys; `T` name of a table, to which the rows that follow belong; `R` key and
+//! value of a row, in redb's encoding of their types; `E` the end, without fields.
+
+use ring::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
+use std::io::{self, BufRead, BufWriter, Read, Write};
+use store::backup::{BackupError, BackupSummary};
+
+const MAGIC: &[u8] = b"mailprobe backup ";
+const VERSION: &[u8] = b"1\n";
+
+const KEY_FILE: u8 = b'K';
+const TABLE: u8 = b'T';
+const ROW: u8 = b'R';
+const END: u8 = b'E';
+
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// Writes a backup.
+pub(super) struct Writer<'w> {
+    out: BufWriter<&'w mut dyn Write>,
+    digest: Context,
+    summary: BackupSummary,
+}
+
+impl<'w> Writer<'w> {
+    pub fn begin(sink: &'w mut dyn Write) -> io::Result<Writer<'w>> {
+        let out = BufWriter::with_capacity(BUFFER_BYTES, sink);
+        let mut writer = Writer { out, digest: Context::new(&SHA256), summary: BackupSummary::default() };
+        writer.put(MAGIC)?;
+        writer.put(VERSION)?;
+        Ok(writer)
+    }
+
+    pub fn key_file(&mut self, name: &str, content: &[u8]) -> io::Result<()> {
+        self.summary.key_files += 1;
+        self.record(KEY_FILE, &[name.as_bytes(), content])
+    }
+
+    pub fn table(&mut self, name: &str) -> io::Result<()> {
+        self.record(TABLE, &[name.as_bytes()])
+    }
+
+    pub fn row(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        self.summary.rows += 1;
+        self.record(ROW, &[key, value])
+    }
+
+    pub fn end(mut self) -> Result<BackupSummary, BackupError> {
+        self.record(END, &[])?;
+        self.out.write_all(self.digest.finish().as_ref())?;
+        self.out.flush()?;
+        self.summary.bytes += SHA256_OUTPUT_LEN as u64;
+        Ok(self.summary)
+    }
+
+    fn record(&mut self, kind: u8, fields: &[&[u8]]) -> io::Result<()> {
+        self.put(&[kind])?;
+        for field in fields {
+            let length = u32::try_from(field.len()).map_err(io::Error::other)?;
+            self.put(&length.to_le_bytes())?;
+            self.put(field)?;
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.digest.update(bytes);
+        self.summary.bytes += bytes.len() as u64;
+        self.out.write_all(bytes)
+    }
+}
+
+/// What stands in a backup.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Record {
+    KeyFile { name: String, content: Vec<u8> },
+    Table { name: String },
+    Row { key: Vec<u8>, value: Vec<u8> },
+}
+
+/// Reads a backup. What was read is what was written only once [`Reader::next`] has said `None`.
+pub(super) struct Reader<R> {
+    input: R,
+    digest: Context,
+    summary: BackupSummary,
+    ended: bool,
+}
+
+impl<R: BufRead> Reader<R> {
+    pub fn begin(input: R) -> Result<Reader<R>, BackupError> {
+        let summary = BackupSummary::default();
+        let mut reader = Reader { input, digest: Context::new(&SHA256), summary, ended: false };
+        if reader.take(MAGIC.len()).map_err(|_| BackupError::Damaged("it is no backup of mailprobe"))?
+            != MAGIC
+        {
+            return Err(BackupError::Damaged("it is no backup of mailprobe"));
+        }
+        if reader.take(VERSION.len())? != VERSION {
+            return Err(BackupError::Newer);
+        }
+        Ok(reader)
+    }
+
+    /// The next record; `None` after the last one, when nothing follows and the checksum is right.
+    pub fn next(&mut self) -> Result<Option<Record>, BackupError> {
+        if self.ended {
+            return Ok(None);
+        }
+        let kind = self.take(1)?;
+        let record = match kind[0] {
+            KEY_FILE => {
+                self.summary.key_files += 1;
+                Record::KeyFile { name: self.name()?, content: self.field()? }
+            }
+            TABLE => Record::Table { name: self.name()? },
+            ROW => {
+                self.summary.rows += 1;
+                Record::Row { key: self.field()?, value: self.field()? }
+            }
+            END => {
+                self.check_end()?;
+                return Ok(None);
+            }
+            _ => return Err(BackupError::Damaged("it is damaged")),
+        };
+        Ok(Some(record))
+    }
+
+    /// What was read so far.
+    pub fn summary(&self) -> BackupSummary {
+        self.summary
+    }
+
+    fn check_end(&mut self) -> Result<(), BackupError> {
+        self.ended = true;
+        let expected = self.digest.clone().finish();
+        if self.take(SHA256_OUTPUT_LEN)? != expected.as_ref() {
+            return Err(BackupError::Damaged("its checksum is wrong"));
+        }
+        if !self.input.fill_buf()?.is_empty() {
+            return Err(BackupError::Damaged("something follows its end"));
+        }
+        Ok(())
+    }
+
+    fn name(&mut self) -> Result<String, BackupError> {
+        String::from_utf8(self.field()?).map_err(|_| BackupError::Damaged("it is damaged"))
+    }
+
+    fn field(&mut self) -> Result<Vec<u8>, BackupError> {
+        let mut length = [0; 4];
+        length.copy_from_slice(&self.take(4)?);
+        self.take(u32::from_le_bytes(length) as usize)
+    }
+
+    /// Exactly so many bytes. A length that lies takes no more memory than the file has bytes.
+    fn take(&mut self, length: usize) -> Result<Vec<u8>, BackupError> {
+        let mut bytes = Vec::new();
+        (&mut self.input).take(length as u64).read_to_end(&mut bytes)?;
+        if bytes.len() < length {
+            return Err(BackupError::Damaged("it breaks off"));
+        }
+        self.digest.update(&bytes);
+        self.summary.bytes += length as u64;
+        Ok(bytes)
+    }
+}

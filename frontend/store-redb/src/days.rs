@@ -1,0 +1,83 @@
+//! What accounts did on each day: written with the charge itself, kept for [`DAYS_KEPT`] days.
+
+use super::reason;
+use super::row::Row;
+use super::tables::{day_key, day_of};
+use super::txn::Txn;
+use ::redb::ReadableTable;
+use api::Reason;
+use store::{AccountId, StoreError};
+use store::{DAYS_KEPT, DayCounts, UnixMs};
+
+const DAY_MS: UnixMs = 24 * 60 * 60 * 1000;
+
+/// What a charge was for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Charged {
+    /// A check of a single address.
+    Single,
+    /// Rows of a batch.
+    Rows,
+}
+
+/// The day that a time lies in.
+pub(super) fn day(at: UnixMs) -> u32 {
+    u32::try_from(at / DAY_MS).unwrap_or(u32::MAX)
+}
+
+/// The days that are kept, the oldest first.
+pub(super) fn read(
+    days: &impl ReadableTable<&'static [u8; 20], &'static [u8]>,
+    account: AccountId,
+    now: UnixMs,
+) -> Result<Vec<DayCounts>, StoreError> {
+    let first = day_key(account, (day(now) + 1).saturating_sub(DAYS_KEPT));
+    let last = day_key(account, u32::MAX);
+    let mut found = Vec::new();
+    for next in days.range::<&[u8; 20]>(&first..=&last)? {
+        let (key, row) = next?;
+        found.push(DayCounts { day: day_of(key.value()), ..DayCounts::decode(row.value())? });
+    }
+    Ok(found)
+}
+
+impl Txn<'_> {
+    /// Counts what was charged, by the codes of its answers. Codes that are none of a reason count as nothing.
+    pub fn count_day(
+        &mut self,
+        account: AccountId,
+        charged: Charged,
+        codes: &[u8],
+        now: UnixMs,
+    ) -> Result<(), StoreError> {
+        let reasons: Vec<Reason> = codes.iter().filter_map(|&code| reason::of_code(code)).collect();
+        if reasons.is_empty() {
+            return Ok(());
+        }
+        let key = day_key(account, day(now));
+        let before = self.days.get(&key)?.map(|row| DayCounts::decode(row.value())).transpose()?;
+        if before.is_none() {
+            self.forget_days(account, now)?;
+        }
+        let mut counts = before.unwrap_or_default();
+        match charged {
+            Charged::Single => counts.singles += reasons.len() as u64,
+            Charged::Rows => counts.rows += reasons.len() as u64,
+        }
+        for reason in reasons {
+            match counts.reasons.iter_mut().find(|(known, _)| *known == reason) {
+                Some((_, count)) => *count += 1,
+                None => counts.reasons.push((reason, 1)),
+            }
+        }
+        self.days.insert(&key, counts.encode().as_slice())?;
+        Ok(())
+    }
+
+    /// On the first charge of a day: what is too old goes. There are [`DAYS_KEPT`] rows of an account at most.
+    fn forget_days(&mut self, account: AccountId, now: UnixMs) -> Result<(), StoreError> {
+        let (first, end) = (day_key(account, 0), day_key(account, (day(now) + 1).saturating_sub(DAYS_KEPT)));
+        self.days.retain_in::<&[u8; 20], _>(&first..&end, |_, _| false)?;
+        Ok(())
+    }
+}

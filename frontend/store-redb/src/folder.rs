@@ -1,0 +1,226 @@
+//! The data folder: made with mode 0700, locked by the process that uses it, with the database in it.
+
+use super::vault::Vault;
+use ::redb::backends::FileBackend;
+use ::redb::{Builder, Database, DatabaseError, StorageBackend, StorageError};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use store::OpenError;
+
+/// The database's name in the data folder.
+pub const DATABASE_FILE: &str = "mailprobe.redb";
+
+/// A locked data folder. The lock is the folder's own (`flock`), so that it also covers the making of the file, and
+/// ends with the process however that ends.
+pub(super) struct Folder {
+    path: PathBuf,
+    _lock: File,
+    /// Others than its owner may look into it.
+    pub open_to_others: bool,
+}
+
+impl Folder {
+    /// Makes the folder if need be, and locks it.
+    pub fn lock(path: &Path) -> Result<Folder, OpenError> {
+        let unusable = |error: std::io::Error| OpenError::Folder(path.to_owned(), error.to_string());
+        // One that exists keeps its mode: it may be a shared place, and the files are for their owner alone anyway.
+        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(unusable)?;
+        let lock = File::open(path).map_err(unusable)?;
+        let metadata = lock.metadata().map_err(unusable)?;
+        if !metadata.is_dir() {
+            return Err(OpenError::Folder(path.to_owned(), "not a folder".into()));
+        }
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(OpenError::Locked(path.to_owned())),
+            Err(TryLockError::Error(error)) => return Err(unusable(error)),
+        }
+        let open_to_others = metadata.mode() & 0o077 != 0;
+        Ok(Folder { path: path.to_owned(), _lock: lock, open_to_others })
+    }
+
+    /// Where the database stands.
+    pub fn database_path(&self) -> PathBuf {
+        self.path.join(DATABASE_FILE)
+    }
+
+    /// The folder itself.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where a database stands while it is being made.
+    pub fn draft_path(&self) -> PathBuf {
+        self.path.join(format!("{DATABASE_FILE}.new"))
+    }
+
+    /// Opens the database, or makes an empty one. Its file is used as `backend` says.
+    pub fn open_database<B: StorageBackend>(
+        &self,
+        builder: &Builder,
+        backend: impl FnOnce(FileBackend) -> B,
+    ) -> Result<Database, OpenError> {
+        let path = self.database_path();
+        let missing = !path.try_exists().map_err(|error| self.unusable(&error))?;
+        if missing {
+            self.make_database(builder, &path)?;
+        }
+        let file = OpenOptions::new().read(true).write(true).open(&path);
+        let file = file.map_err(|error| self.unusable(&error))?;
+        let empty = file.metadata().map_err(|error| self.unusable(&error))?.len() == 0;
+        if empty {
+            return Err(OpenError::NotADatabase(path, "it is empty".into()));
+        }
+        let database = FileBackend::new(file).and_then(|file| builder.create_with_backend(backend(file)));
+        database.map_err(|error| self.refusal(&path, error))
+    }
+
+    /// Opens the keys of the folder.
+    pub fn open_vault(&self) -> Result<Vault, OpenError> {
+        Vault::open(&self.path)
+    }
+
+    /// redb cannot go on with a file whose making was cut short; so it is made under another name, and renamed.
+    fn make_database(&self, builder: &Builder, path: &Path) -> Result<(), OpenError> {
+        let draft = self.draft_path();
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(&draft);
+        let file = file.map_err(|error| self.unusable(&error))?;
+        drop(builder.create_file(file).map_err(|error| self.refusal(&draft, error))?);
+        let placed = std::fs::rename(&draft, path).and_then(|()| File::open(&self.path)?.sync_all());
+        placed.map_err(|error| self.unusable(&error))
+    }
+
+    fn refusal(&self, path: &Path, error: DatabaseError) -> OpenError {
+        match error {
+            // The system's own word (no space, no right) is about the disk, not about what is in the file.
+            DatabaseError::Storage(StorageError::Io(error)) if error.raw_os_error().is_some() => {
+                self.unusable(&error)
+            }
+            other => refusal(path, other),
+        }
+    }
+
+    fn unusable(&self, error: &std::io::Error) -> OpenError {
+        OpenError::Folder(self.path.clone(), error.to_string())
+    }
+}
+
+/// What redb's refusal means to whoever starts mailprobe.
+pub(super) fn refusal(path: &Path, error: DatabaseError) -> OpenError {
+    match error {
+        DatabaseError::DatabaseAlreadyOpen => OpenError::Locked(path.to_owned()),
+        other => OpenError::NotADatabase(path.to_owned(), other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{KEY_FOLDER, RedbStore, StoreOptions, tables};
+    use std::os::unix::fs::PermissionsExt;
+    use store::PlanTable;
+
+    fn open(path: &Path) -> Result<RedbStore, OpenError> {
+        RedbStore::open(path, PlanTable::standard(), StoreOptions::default(), 1).map(|(store, _)| store)
+    }
+
+    fn mode(path: &Path) -> u32 {
+        std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[track_caller]
+    fn check_refusal(path: &Path, says: &[&str]) {
+        let refusal = open(path).map(drop).unwrap_err().to_string();
+        for part in says {
+            assert!(refusal.contains(part), "{refusal}");
+        }
+        assert!(!refusal.contains('\n'));
+    }
+
+    #[test]
+    fn what_is_made_is_for_its_owner_alone() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("a/b");
+        drop(open(&folder).unwrap());
+        assert_eq!(mode(&folder), 0o700);
+        assert_eq!(mode(&folder.join(DATABASE_FILE)), 0o600);
+        let left: Vec<_> =
+            std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left.len(), 2);
+        assert_eq!(mode(&folder.join(KEY_FOLDER)), 0o700);
+        assert_eq!(mode(&folder.join(KEY_FOLDER).join("hash")), 0o600);
+    }
+
+    #[test]
+    fn a_folder_that_others_can_read_is_told_of() {
+        let folder = tempfile::tempdir().unwrap();
+        for (bits, open_to_others) in [(0o700, false), (0o750, true), (0o701, true)] {
+            std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(bits)).unwrap();
+            let plans = PlanTable::standard();
+            let (_, opening) = RedbStore::open(folder.path(), plans, StoreOptions::default(), 1).unwrap();
+            assert_eq!(opening.folder_open_to_others, open_to_others);
+            assert_eq!(mode(folder.path()), bits);
+        }
+    }
+
+    #[test]
+    fn a_folder_in_use_is_refused_until_it_is_free() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(folder.path()).unwrap();
+        check_refusal(folder.path(), &["in use by another mailprobe", "stop it"]);
+        drop(store);
+        open(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_used_is_refused() {
+        let parent = tempfile::tempdir().unwrap();
+        let file = parent.path().join("file");
+        std::fs::write(&file, "x").unwrap();
+        check_refusal(&file, &["cannot use the data folder", "--data"]);
+        check_refusal(&file.join("below"), &["cannot use the data folder", "--data"]);
+        // Not even root can make a folder here.
+        check_refusal(Path::new("/proc/mailprobe"), &["cannot use the data folder", "--data"]);
+    }
+
+    #[test]
+    fn a_file_that_is_no_database_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(DATABASE_FILE);
+        for content in [&b""[..], b"x", b"redb", &[7; 100_000]] {
+            std::fs::write(&file, content).unwrap();
+            check_refusal(folder.path(), &["no readable mailprobe database", "restore a backup"]);
+            assert_eq!(std::fs::read(&file).unwrap(), content);
+        }
+        // A database that was cut short.
+        std::fs::remove_file(&file).unwrap();
+        drop(open(folder.path()).unwrap());
+        let whole = std::fs::read(&file).unwrap();
+        std::fs::write(&file, &whole[..5_000]).unwrap();
+        check_refusal(folder.path(), &["no readable mailprobe database"]);
+    }
+
+    #[test]
+    fn a_newer_format_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(open(folder.path()).unwrap());
+        let database = Database::open(folder.path().join(DATABASE_FILE)).unwrap();
+        let transaction = database.begin_write().unwrap();
+        transaction.open_table(tables::META).unwrap().insert(tables::META_FORMAT, 99).unwrap();
+        transaction.commit().unwrap();
+        drop(database);
+        let known = format!("formats up to {}", tables::FORMAT);
+        check_refusal(folder.path(), &["has format 99", &known, "upgrade"]);
+    }
+
+    #[test]
+    fn a_start_that_was_cut_short_is_begun_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let draft = folder.path().join(format!("{DATABASE_FILE}.new"));
+        std::fs::write(&draft, [0; 4096]).unwrap();
+        open(folder.path()).unwrap();
+        assert!(!draft.exists());
+    }
+}

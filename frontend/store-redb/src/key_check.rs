@@ -1,0 +1,142 @@
+//! Whether the keys in the folder are those that the database was written with.
+//!
+//! Other keys find nothing: no user, no result, no batch. A store that opened with them all the same would charge repeats again and
+//! turn its users away, so it does not open. The database knows its keys by a fingerprint.
+
+use super::tables::{ACCOUNTS, META, META_KEYS, USERS};
+use super::vault::{KEY_FOLDER, Vault};
+use ::redb::{Database, ReadableDatabase, ReadableTableMetadata};
+use std::path::Path;
+use store::{OpenError, StoreError};
+
+/// Compares the fingerprints; a database without one takes that of the keys that are there. `accept` takes it whatever the database
+/// says.
+pub(super) fn check(database: &Database, vault: &Vault, path: &Path, accept: bool) -> Result<(), OpenError> {
+    let found = read(database)?;
+    let refuse = |why| Err(OpenError::OtherKeys { folder: path.with_file_name(KEY_FOLDER), why });
+    if !accept {
+        match found.fingerprint {
+            Some(known) if known == vault.fingerprint() => {}
+            Some(_) if vault.is_new() => {
+                return refuse("holds no keys, and the database was written with some");
+            }
+            Some(_) => return refuse("holds the keys of another database"),
+            None if vault.is_new() && found.has_accounts => {
+                return refuse("holds no keys, and the database was written with some");
+            }
+            None => {}
+        }
+        if found.has_users && !vault.has_users_key() {
+            return refuse("lacks the key `users`, and the database has users");
+        }
+    }
+    // First the keys: a fingerprint of keys that are nowhere would be one of others at the next start.
+    vault.keep()?;
+    if found.has_users {
+        vault.users_key()?;
+    }
+    if found.fingerprint != Some(vault.fingerprint()) {
+        write(database, vault.fingerprint())?;
+    }
+    Ok(())
+}
+
+struct Found {
+    fingerprint: Option<u64>,
+    has_accounts: bool,
+    has_users: bool,
+}
+
+fn read(database: &Database) -> Result<Found, StoreError> {
+    let transaction = database.begin_read()?;
+    Ok(Found {
+        fingerprint: transaction.open_table(META)?.get(META_KEYS)?.map(|fingerprint| fingerprint.value()),
+        has_accounts: !transaction.open_table(ACCOUNTS)?.is_empty()?,
+        has_users: !transaction.open_table(USERS)?.is_empty()?,
+    })
+}
+
+fn write(database: &Database, fingerprint: u64) -> Result<(), StoreError> {
+    let mut transaction = database.begin_write()?;
+    transaction.set_quick_repair(true);
+    transaction.open_table(META)?.insert(META_KEYS, fingerprint)?;
+    transaction.commit()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{KEY_FOLDER, RedbStore, StoreOptions};
+    use std::fs;
+    use std::path::Path;
+    use store::{
+        AccountId, NewAccount, NewSession, NewUser, PasswordHash, PlanTable, Store, UnixMs, WebStore,
+    };
+
+    const NOW: UnixMs = 1_801_386_600_000;
+
+    fn open(folder: &Path, accept_keys: bool) -> Result<RedbStore, String> {
+        let options = StoreOptions { accept_keys, ..StoreOptions::default() };
+        let opened = RedbStore::open(folder, PlanTable::standard(), options, NOW);
+        opened.map(|(store, _)| store).map_err(|error| error.to_string())
+    }
+
+    fn account(n: u128) -> NewAccount {
+        NewAccount { id: AccountId::new(NOW, n), name: format!("a{n}"), plan: "free".into() }
+    }
+
+    #[track_caller]
+    fn check_refused(folder: &Path, says: &str) {
+        let keys = || {
+            let files = fs::read_dir(folder.join(KEY_FOLDER)).into_iter().flatten();
+            files.map(|file| file.unwrap().file_name()).collect::<Vec<_>>()
+        };
+        let before = keys();
+        for _ in 0..2 {
+            let refusal = open(folder, false).map(drop).unwrap_err();
+            assert!(refusal.contains(says) && refusal.contains("mailprobe accept-keys"), "{refusal}");
+        }
+        assert_eq!(keys(), before, "it leaves keys that pass for the right ones");
+    }
+
+    #[test]
+    fn a_store_without_its_keys_does_not_open_until_that_is_accepted() {
+        let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let store = open(folder.path(), false).unwrap();
+        store.create_account(account(1), NOW).wait().unwrap();
+        drop(store);
+        drop(open(other.path(), false).unwrap());
+        let keys = folder.path().join(KEY_FOLDER);
+        let kept = folder.path().join("kept");
+        fs::rename(&keys, &kept).unwrap();
+        check_refused(folder.path(), "holds no keys");
+        fs::create_dir(&keys).unwrap();
+        fs::copy(other.path().join(KEY_FOLDER).join("hash"), keys.join("hash")).unwrap();
+        check_refused(folder.path(), "holds the keys of another database");
+        // Its own are welcome again.
+        fs::rename(&keys, folder.path().join("others")).unwrap();
+        fs::rename(&kept, &keys).unwrap();
+        drop(open(folder.path(), false).unwrap());
+        // Lost for good.
+        fs::remove_dir_all(&keys).unwrap();
+        let store = open(folder.path(), true).unwrap();
+        assert!(store.account(AccountId::new(NOW, 1), NOW).unwrap().is_some());
+        drop(store);
+        drop(open(folder.path(), false).unwrap());
+    }
+
+    #[test]
+    fn users_need_their_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(folder.path(), false).unwrap();
+        let password = PasswordHash { memory_kib: 1, passes: 1, lanes: 1, salt: [0; 16], tag: [0; 32] };
+        let session = NewSession { hash: [1; 32], agent: String::new() };
+        let new = NewUser { account: account(1), email: "a@example.com".into(), password, session };
+        store.sign_up(new, NOW).wait().unwrap();
+        drop(store);
+        fs::remove_file(folder.path().join(KEY_FOLDER).join("users")).unwrap();
+        check_refused(folder.path(), "lacks the key `users`");
+        drop(open(folder.path(), true).unwrap());
+        drop(open(folder.path(), false).unwrap());
+    }
+}

@@ -1,0 +1,264 @@
+//! The number of the file's format, and the steps from each to the next.
+
+use super::tables::{self, FORMAT, META, META_FORMAT};
+use ::redb::{Database, ReadableDatabase, TableError, WriteTransaction};
+use std::path::Path;
+use store::{OpenError, StoreError};
+
+/// Brings a file from one format to the next, within one transaction.
+type Step = fn(&WriteTransaction) -> Result<(), StoreError>;
+
+/// `STEPS[n]` leads from format n + 1 to n + 2.
+const STEPS: [Step; FORMAT as usize - 1] = [to_2, to_3, to_4, to_5, to_6];
+
+/// Makes the tables of a new file, or brings those of an old one up to date.
+pub(super) fn migrate(database: &Database, path: &Path) -> Result<(), OpenError> {
+    migrate_by(&STEPS, database, path)
+}
+
+fn migrate_by(steps: &[Step], database: &Database, path: &Path) -> Result<(), OpenError> {
+    let known = steps.len() as u32 + 1;
+    let found = match read_format(database)? {
+        None => return Ok(create(database, known)?),
+        Some(found) => u32::try_from(found).unwrap_or(u32::MAX),
+    };
+    if found > known {
+        return Err(OpenError::Newer { path: path.to_owned(), found, known });
+    }
+    if found == 0 {
+        return Err(OpenError::NotADatabase(path.to_owned(), "format 0".into()));
+    }
+    for (format, step) in (1..).zip(steps).skip(found as usize - 1) {
+        apply(database, step, format + 1)?;
+    }
+    Ok(())
+}
+
+/// `None` for a file without tables.
+fn read_format(database: &Database) -> Result<Option<u64>, StoreError> {
+    let transaction = database.begin_read()?;
+    let meta = match transaction.open_table(META) {
+        Ok(meta) => meta,
+        Err(TableError::TableDoesNotExist(_)) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let format = meta.get(META_FORMAT)?.map(|format| format.value());
+    // Ours always has a number: it is written together with the tables.
+    Ok(Some(format.unwrap_or(0)))
+}
+
+fn create(database: &Database, format: u32) -> Result<(), StoreError> {
+    let make = |transaction: &WriteTransaction| {
+        transaction.open_table(tables::ACCOUNTS)?;
+        transaction.open_table(tables::NAMES)?;
+        transaction.open_table(tables::KEYS)?;
+        transaction.open_table(tables::HOLDS)?;
+        transaction.open_table(tables::LEDGER)?;
+        to_2(transaction)?;
+        to_3(transaction)?;
+        to_4(transaction)?;
+        to_5(transaction)?;
+        to_6(transaction)
+    };
+    apply(database, make, format)
+}
+
+/// From format 1 to 2, which adds tables and changes none.
+fn to_2(transaction: &WriteTransaction) -> Result<(), StoreError> {
+    transaction.open_table(tables::RESULTS)?;
+    transaction.open_table(tables::BATCHES)?;
+    transaction.open_table(tables::BATCH_ROWS)?;
+    transaction.open_table(tables::OPEN_BATCHES)?;
+    transaction.open_table(tables::IDEMPOTENCY)?;
+    transaction.open_table(tables::EXPIRIES)?;
+    transaction.open_table(tables::LIMITS)?;
+    transaction.open_table(tables::WINDOWS)?;
+    transaction.open_table(tables::FAIR_USE)?;
+    Ok(())
+}
+
+/// From format 2 to 3, which adds tables and changes none.
+fn to_3(transaction: &WriteTransaction) -> Result<(), StoreError> {
+    transaction.open_table(tables::USERS)?;
+    transaction.open_table(tables::EMAILS)?;
+    transaction.open_table(tables::SESSIONS)?;
+    transaction.open_table(tables::SESSIONS_OF)?;
+    transaction.open_table(tables::SIGN_IN_LINKS)?;
+    transaction.open_table(tables::DAYS)?;
+    Ok(())
+}
+
+/// From format 3 to 4, which adds the tables of assistants.
+fn to_4(transaction: &WriteTransaction) -> Result<(), StoreError> {
+    transaction.open_table(tables::CLIENTS)?;
+    transaction.open_table(tables::CONNECTIONS)?;
+    transaction.open_table(tables::TOKENS)?;
+    Ok(())
+}
+
+/// From format 4 to 5, which adds the tables of lists.
+fn to_5(transaction: &WriteTransaction) -> Result<(), StoreError> {
+    transaction.open_table(tables::LISTS)?;
+    transaction.open_table(tables::LIST_PARTS)?;
+    transaction.open_table(tables::LIST_CODES)?;
+    Ok(())
+}
+
+/// From format 5 to 6, which adds the tables of what the engine has learned. A result of format 5 has no evidence.
+fn to_6(transaction: &WriteTransaction) -> Result<(), StoreError> {
+    transaction.open_table(tables::REFUSALS)?;
+    transaction.open_table(tables::WITHDRAWN)?;
+    Ok(())
+}
+
+/// Runs a step and writes the format that it leads to, both or neither.
+fn apply(
+    database: &Database,
+    step: impl FnOnce(&WriteTransaction) -> Result<(), StoreError>,
+    format: u32,
+) -> Result<(), StoreError> {
+    let mut transaction = database.begin_write()?;
+    transaction.set_quick_repair(true);
+    step(&transaction)?;
+    transaction.open_table(META)?.insert(META_FORMAT, u64::from(format))?;
+    transaction.commit()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ::redb::{ReadableTable, TableDefinition, TableHandle, backends::InMemoryBackend};
+
+    const NOTES: TableDefinition<&str, u64> = TableDefinition::new("notes");
+
+    fn database() -> Database {
+        Database::builder().create_with_backend(InMemoryBackend::new()).unwrap()
+    }
+
+    fn add_one(transaction: &WriteTransaction) -> Result<(), StoreError> {
+        let mut notes = transaction.open_table(NOTES)?;
+        let before = notes.get("steps")?.map_or(0, |steps| steps.value());
+        notes.insert("steps", before + 1)?;
+        Ok(())
+    }
+
+    fn fail(transaction: &WriteTransaction) -> Result<(), StoreError> {
+        add_one(transaction)?;
+        Err(StoreError::Failed("on purpose".into()))
+    }
+
+    fn steps_done(database: &Database) -> u64 {
+        let transaction = database.begin_read().unwrap();
+        transaction.open_table(NOTES).unwrap().get("steps").unwrap().unwrap().value()
+    }
+
+    fn run(steps: &[Step], database: &Database) -> Result<(), OpenError> {
+        migrate_by(steps, database, Path::new("x"))
+    }
+
+    #[test]
+    fn a_new_file_gets_the_newest_format_and_no_steps() {
+        let database = database();
+        run(&[fail, fail], &database).unwrap();
+        assert_eq!(read_format(&database), Ok(Some(3)));
+    }
+
+    #[test]
+    fn an_old_file_goes_through_the_steps_it_lacks_once() {
+        let database = database();
+        run(&[], &database).unwrap();
+        run(&[add_one], &database).unwrap();
+        run(&[fail, add_one, add_one], &database).unwrap();
+        run(&[fail, fail, fail], &database).unwrap();
+        assert_eq!((read_format(&database), steps_done(&database)), (Ok(Some(4)), 3));
+    }
+
+    #[test]
+    fn a_step_that_fails_leaves_the_file_as_it_was() {
+        let database = database();
+        run(&[], &database).unwrap();
+        assert!(run(&[add_one, fail], &database).is_err());
+        assert_eq!((read_format(&database), steps_done(&database)), (Ok(Some(2)), 1));
+    }
+
+    #[test]
+    fn a_file_of_format_1_keeps_what_it_has_and_gets_every_table() {
+        let database = database();
+        let old = |transaction: &WriteTransaction| {
+            transaction.open_table(tables::ACCOUNTS)?;
+            transaction.open_table(tables::KEYS)?;
+            transaction.open_table(tables::HOLDS)?;
+            transaction.open_table(tables::LEDGER)?;
+            transaction.open_table(tables::NAMES)?.insert("joe", &[7; 16])?;
+            Ok(())
+        };
+        apply(&database, old, 1).unwrap();
+        migrate(&database, Path::new("x")).unwrap();
+        assert_eq!(read_format(&database), Ok(Some(FORMAT.into())));
+        let new = self::database();
+        migrate(&new, Path::new("x")).unwrap();
+        let names = |database: &Database| {
+            let mut names: Vec<_> =
+                database.begin_read().unwrap().list_tables().unwrap().map(|t| t.name().to_owned()).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(names(&database), names(&new));
+        let kept = database.begin_read().unwrap().open_table(tables::NAMES).unwrap();
+        assert_eq!(kept.get("joe").unwrap().unwrap().value(), &[7; 16]);
+    }
+
+    #[test]
+    fn a_file_of_format_2_keeps_what_it_has_and_gets_users_and_sessions() {
+        let database = database();
+        migrate_by(&STEPS[..1], &database, Path::new("x")).unwrap();
+        let transaction = database.begin_write().unwrap();
+        transaction.delete_table(tables::USERS).unwrap();
+        transaction.open_table(tables::NAMES).unwrap().insert("joe", &[7; 16]).unwrap();
+        transaction.commit().unwrap();
+        assert_eq!(read_format(&database), Ok(Some(2)));
+        migrate(&database, Path::new("x")).unwrap();
+        assert_eq!(read_format(&database), Ok(Some(FORMAT.into())));
+        let read = database.begin_read().unwrap();
+        assert!(read.open_table(tables::USERS).unwrap().iter().unwrap().next().is_none());
+        assert_eq!(read.open_table(tables::NAMES).unwrap().get("joe").unwrap().unwrap().value(), &[7; 16]);
+    }
+
+    #[test]
+    fn a_file_of_format_3_keeps_what_it_has_and_gets_assistants() {
+        let database = database();
+        migrate_by(&STEPS[..2], &database, Path::new("x")).unwrap();
+        let transaction = database.begin_write().unwrap();
+        transaction.delete_table(tables::CLIENTS).unwrap();
+        transaction.delete_table(tables::CONNECTIONS).unwrap();
+        transaction.delete_table(tables::TOKENS).unwrap();
+        transaction.open_table(tables::NAMES).unwrap().insert("joe", &[7; 16]).unwrap();
+        transaction.commit().unwrap();
+        assert_eq!(read_format(&database), Ok(Some(3)));
+        migrate(&database, Path::new("x")).unwrap();
+        assert_eq!(read_format(&database), Ok(Some(FORMAT.into())));
+        let read = database.begin_read().unwrap();
+        assert!(read.open_table(tables::CLIENTS).unwrap().iter().unwrap().next().is_none());
+        assert!(read.open_table(tables::CONNECTIONS).unwrap().iter().unwrap().next().is_none());
+        assert!(read.open_table(tables::TOKENS).unwrap().iter().unwrap().next().is_none());
+        assert_eq!(read.open_table(tables::NAMES).unwrap().get("joe").unwrap().unwrap().value(), &[7; 16]);
+    }
+
+    #[test]
+    fn a_newer_file_is_left_alone() {
+        let database = database();
+        run(&[add_one], &database).unwrap();
+        let refused = run(&[], &database);
+        assert_eq!(refused, Err(OpenError::Newer { path: "x".into(), found: 2, known: 1 }));
+    }
+
+    #[test]
+    fn tables_of_somebody_else_are_refused() {
+        let database = database();
+        let transaction = database.begin_write().unwrap();
+        transaction.open_table(META).unwrap().insert("other", 1).unwrap();
+        transaction.commit().unwrap();
+        assert!(matches!(migrate(&database, Path::new("x")), Err(OpenError::NotADatabase(..))));
+    }
+}

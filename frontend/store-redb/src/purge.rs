@@ -1,0 +1,145 @@
+//! Removes what is past its time, by an index of expiries; a bounded part of it in any one transaction.
+//!
+//! Every group of writes takes a few steps, so that a busy store keeps up by itself; [`Txn::purge`] takes many, for
+//! the store that nobody writes to. Only the latter gives batches up, as that may need a new key of the vault.
+
+use super::tables::{Expiring, expiring_row, expiry_key};
+use super::txn::Txn;
+use super::vault::VaultKey;
+use ::redb::ReadableTable;
+use store::StoreError;
+use store::{Purged, UnixMs};
+
+/// Rows removed with a group of writes, beside two for each expiry that it noted.
+const STEPS_WITH_GROUP: usize = 16;
+
+/// Rows removed by one purge.
+const STEPS: usize = 2_000;
+
+/// Batches given up by one purge: each is opened and sealed again.
+const ENDED_MAX: usize = 100;
+
+/// Kinds that are removed as they are.
+const REMOVABLE: [Expiring; 8] = [
+    Expiring::Result,
+    Expiring::Batch,
+    Expiring::Idempotency,
+    Expiring::Session,
+    Expiring::SignInLink,
+    Expiring::Connection,
+    Expiring::Client,
+    Expiring::Withdrawn,
+];
+
+impl Txn<'_> {
+    /// The steps with a group, by the time of the latest write of it.
+    pub fn purge_some(&mut self) -> Result<(), StoreError> {
+        let steps = STEPS_WITH_GROUP + 2 * self.expiries_added;
+        self.remove_expired(steps, self.latest).map(drop)
+    }
+
+    /// A whole purge's worth of steps. Without a key batches are not given up, and wait for the next purge.
+    pub fn purge(&mut self, finishing_key: Option<&VaultKey>, now: UnixMs) -> Result<Purged, StoreError> {
+        let mut late = Vec::new();
+        if let Some(finishing_key) = finishing_key {
+            late = self.expired(Expiring::OpenBatch, now, ENDED_MAX)?;
+            for expiry in &late {
+                self.give_up(&expiring_row(expiry), finishing_key, now)?;
+                // Of a batch that was not open any longer the note is still there.
+                self.expiries.remove(expiry)?;
+            }
+        }
+        let mut purged = self.remove_expired(STEPS, now)?;
+        purged.ended = late.len() as u64;
+        purged.more |= late.len() == ENDED_MAX;
+        Ok(purged)
+    }
+
+    fn remove_expired(&mut self, steps: usize, now: UnixMs) -> Result<Purged, StoreError> {
+        let mut purged = Purged::default();
+        let mut left = steps;
+        for what in REMOVABLE {
+            let expired = self.expired(what, now, left)?;
+            left -= expired.len();
+            for expiry in &expired {
+                self.expiries.remove(expiry)?;
+                self.remove_row(what, &expiring_row(expiry))?;
+            }
+            *counter(&mut purged, what) += expired.len() as u64;
+        }
+        left = self.remove_lists(left, now, &mut purged)?;
+        purged.more = left == 0;
+        Ok(purged)
+    }
+
+    /// Lists have many rows: the note of one stays until the last of them is gone. Gives the steps that are left.
+    fn remove_lists(
+        &mut self,
+        mut left: usize,
+        now: UnixMs,
+        purged: &mut Purged,
+    ) -> Result<usize, StoreError> {
+        for expiry in self.expired(Expiring::List, now, left)? {
+            if left == 0 {
+                break;
+            }
+            left -= 1;
+            let removed = self.remove_list(&expiring_row(&expiry), left)?;
+            if removed < left {
+                self.expiries.remove(&expiry)?;
+                purged.lists += 1;
+            }
+            left -= removed;
+        }
+        Ok(left)
+    }
+
+    fn remove_row(&mut self, what: Expiring, key: &[u8; 32]) -> Result<(), StoreError> {
+        match what {
+            Expiring::Result => drop(self.results.remove(key)?),
+            Expiring::Idempotency => drop(self.idempotency.remove(key)?),
+            Expiring::Session => self.remove_session(key)?,
+            Expiring::SignInLink => self.remove_link(key)?,
+            Expiring::Connection => drop(self.remove_connection(key)?),
+            Expiring::Client => self.forget_client(key)?,
+            Expiring::Withdrawn => self.forget_withdrawal(key)?,
+            // See `remove_lists`.
+            Expiring::List => {}
+            Expiring::Batch | Expiring::OpenBatch => {
+                self.batch_rows.remove(key)?;
+                self.batches.remove(key)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The notes of what expired by `now`, the longest expired first, at most `limit`.
+    pub(super) fn expired(
+        &self,
+        what: Expiring,
+        now: UnixMs,
+        limit: usize,
+    ) -> Result<Vec<[u8; 41]>, StoreError> {
+        let (first, last) = (expiry_key(what, 0, &[0; 32]), expiry_key(what, now, &[0xff; 32]));
+        let mut found = Vec::new();
+        for next in self.expiries.range::<&[u8; 41]>(&first..=&last)?.take(limit) {
+            found.push(*next?.0.value());
+        }
+        Ok(found)
+    }
+}
+
+/// The counter of what was purged of one kind.
+fn counter(purged: &mut Purged, what: Expiring) -> &mut u64 {
+    match what {
+        Expiring::Result => &mut purged.results,
+        Expiring::Batch => &mut purged.batches,
+        Expiring::OpenBatch => &mut purged.ended,
+        Expiring::Idempotency => &mut purged.idempotency_keys,
+        Expiring::List => &mut purged.lists,
+        Expiring::Session | Expiring::SignInLink => &mut purged.sessions,
+        Expiring::Connection => &mut purged.connections,
+        Expiring::Client => &mut purged.clients,
+        Expiring::Withdrawn => &mut purged.withdrawn,
+    }
+}

@@ -1,0 +1,535 @@
+//! The store in one file of redb, for one process.
+
+mod lists;
+mod web;
+
+use super::accounts::view_account;
+use super::backup;
+use super::clock_check::ClockCheck;
+use super::fail_stop::{FailStop, Failure};
+use super::folder::Folder;
+use super::index::{KeyChange, KeyIndex};
+use super::ledger::HoldEnd;
+use super::results::{Results, SealedResult};
+use super::row::Row;
+use super::tables::{
+    self, ACCOUNTS, AccountRow, BATCH_ROWS, BATCHES, EntryRow, HOLDS, KEYS, KeyRow, LEDGER, NAMES,
+    OPEN_BATCHES,
+};
+use super::txn::{Txn, find_plan, read_account};
+use super::vault::Vault;
+use super::writer::{Class, Context, Writer};
+use super::{audit, batches, clock_check, key_check, limits, migrations, refusals, results};
+use ::redb::{Builder, Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable};
+use engine::KeptRefusals;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+use store::backup::{BackupError, BackupSummary, Sizes};
+use store::credits::Balance;
+use store::rate_limit::{Kept, Overrides};
+use store::*;
+use store::{
+    AccountId, BatchError, BatchId, ChangeError, HoldError, KeyId, OpenError, Pending, SettleError, Store,
+    StoreError,
+};
+
+/// How to open a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoreOptions {
+    /// Memory for pages of the file.
+    pub cache_bytes: usize,
+    /// Whether a verdict that one account paid for may answer another, who pays for it too.
+    pub reuse: bool,
+    /// Opens with the keys in the folder, whichever those are. What others have sealed is lost.
+    pub accept_keys: bool,
+}
+
+impl Default for StoreOptions {
+    fn default() -> StoreOptions {
+        StoreOptions { cache_bytes: 64 * 1024 * 1024, reuse: true, accept_keys: false }
+    }
+}
+
+/// What was found and done at opening.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Opening {
+    /// Holds without an answer that were voided: of whoever used the store before.
+    pub voided_holds: u64,
+    /// The data folder existed before and others than its owner may look into it.
+    pub folder_open_to_others: bool,
+}
+
+/// See the module.
+pub struct RedbStore {
+    // In the order of dropping: the writer does what it was given, then the file is closed, then the folder unlocked.
+    writer: Writer,
+    database: Arc<Database>,
+    plans: Arc<PlanTable>,
+    index: Arc<KeyIndex>,
+    vault: Arc<Vault>,
+    clock_check: ClockCheck,
+    reuse: bool,
+    folder: Option<Folder>,
+}
+
+impl RedbStore {
+    /// Opens the store in a data folder, which is made if there is none, and voids what was left unanswered.
+    ///
+    /// # Errors
+    /// [`OpenError`], each of which says what to do.
+    pub fn open(
+        folder: &Path,
+        plans: PlanTable,
+        options: StoreOptions,
+        now: UnixMs,
+    ) -> Result<(RedbStore, Opening), OpenError> {
+        let folder = Folder::lock(folder)?;
+        let mut builder = Builder::new();
+        builder.set_cache_size(options.cache_bytes);
+        let mut failure = Failure::default();
+        let database = folder.open_database(&builder, |file| {
+            let file = FailStop::new(file);
+            failure = file.failure();
+            file
+        })?;
+        let path = folder.database_path();
+        let folder_open_to_others = folder.open_to_others;
+        // After the database: a file that is none of ours gets no keys beside it.
+        let vault = Arc::new(folder.open_vault()?);
+        let (mut store, opening) =
+            RedbStore::start((database, failure), vault, &path, plans, options.accept_keys, now)?;
+        store.folder = Some(folder);
+        store.reuse = options.reuse;
+        Ok((store, Opening { folder_open_to_others, ..opening }))
+    }
+
+    /// Opens the store on a storage of the caller's, as tests of crashes do.
+    #[cfg(test)]
+    pub(super) fn open_backend(
+        (backend, cache_bytes): (impl ::redb::StorageBackend, usize),
+        vault: Arc<Vault>,
+        plans: PlanTable,
+        now: UnixMs,
+    ) -> Result<(RedbStore, Opening), OpenError> {
+        let path = Path::new("backend");
+        let file = FailStop::new(backend);
+        let failure = file.failure();
+        let database = Builder::new().set_cache_size(cache_bytes).create_with_backend(file);
+        let database = database.map_err(|error| super::folder::refusal(path, error))?;
+        // What was sealed with keys that ended with another process is lost to it.
+        RedbStore::start((database, failure), vault, path, plans, true, now)
+    }
+
+    #[cfg(test)]
+    pub(super) fn database(&self) -> &Database {
+        &self.database
+    }
+
+    fn start(
+        (database, failure): (Database, Failure),
+        vault: Arc<Vault>,
+        path: &Path,
+        plans: PlanTable,
+        accept_keys: bool,
+        now: UnixMs,
+    ) -> Result<(RedbStore, Opening), OpenError> {
+        migrations::migrate(&database, path)?;
+        key_check::check(&database, &vault, path, accept_keys)?;
+        if let Some(why) = failure.why() {
+            return Err(OpenError::Folder(path.to_owned(), why.to_owned()));
+        }
+        check_plans(&database, &plans)?;
+        let index = Arc::new(KeyIndex::default());
+        index.apply(read_keys(&database)?);
+        index.apply(limits::read_terms(&database)?);
+        let (database, plans) = (Arc::new(database), Arc::new(plans));
+        let clock_check = ClockCheck::read(&database, now)?;
+        let context = Context {
+            clock_check,
+            database: Arc::clone(&database),
+            plans: Arc::clone(&plans),
+            vault: Arc::clone(&vault),
+            index: Arc::clone(&index),
+            failure,
+        };
+        let writer = Writer::start(context).map_err(|error| StoreError::Failed(error.to_string()))?;
+        let store =
+            RedbStore { writer, database, plans, index, vault, clock_check, reuse: true, folder: None };
+        let voided: Pending<u64, StoreError> =
+            store.writer.submit(Class::Answer, move |txn| Ok(Ok(txn.void_open_holds(now)?)));
+        let opening = Opening { voided_holds: voided.wait()?, ..Opening::default() };
+        Ok((store, opening))
+    }
+
+    fn change<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Txn<'_>) -> Result<Result<T, ChangeError>, StoreError> + Send + 'static,
+    ) -> Pending<T, ChangeError> {
+        self.writer.submit(Class::New, work)
+    }
+
+    /// Queues a write.
+    pub(super) fn write<T, E>(
+        &self,
+        class: Class,
+        work: impl FnOnce(&mut Txn<'_>) -> Result<Result<T, E>, StoreError> + Send + 'static,
+    ) -> Pending<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        self.writer.submit(class, work)
+    }
+
+    pub(super) fn begin_read(&self) -> Result<ReadTransaction, StoreError> {
+        Ok(self.database.begin_read()?)
+    }
+
+    /// See [`Vault::prepare_for_result`].
+    pub(super) fn prepare_for_result(&self, now: UnixMs) -> Result<(), StoreError> {
+        self.vault.prepare_for_result(now)
+    }
+
+    /// What is to be written of a verdict that is known already.
+    pub(super) fn seal_known(
+        &self,
+        hold: HoldRef,
+        record: ResultRecord,
+        now: UnixMs,
+    ) -> Result<SealedResult, StoreError> {
+        let results = Results::open(self.database.begin_read()?)?;
+        let verdict_at = results.verdict_at(&self.vault, &record, now)?;
+        results::seal(&self.vault, hold.account, record, verdict_at, now)
+    }
+
+    /// What is to be written of a new batch.
+    fn prepare_batch(&self, new: NewBatch, now: UnixMs) -> Result<batches::PreparedBatch, BatchError> {
+        let prepare = || {
+            let results = Results::open(self.database.begin_read()?)?;
+            batches::prepare(&results, &self.vault, new, now)
+        };
+        prepare()?
+    }
+
+    fn batch_tables(&self) -> Result<BatchTables, StoreError> {
+        let transaction = self.database.begin_read()?;
+        Ok(batches::Tables {
+            open: transaction.open_table(OPEN_BATCHES)?,
+            batches: transaction.open_table(BATCHES)?,
+            rows: transaction.open_table(BATCH_ROWS)?,
+            results: Results::open(transaction)?,
+        })
+    }
+
+    fn view(&self, id: AccountId, mut row: AccountRow, now: UnixMs) -> Result<Account, StoreError> {
+        let plan = find_plan(&self.plans, &row)?;
+        row.subscription.roll(plan, self.clock_check.of_periods(now));
+        Ok(view_account(id, &row, plan))
+    }
+}
+
+type ByPair = ReadOnlyTable<&'static [u8; 32], &'static [u8]>;
+type BatchTables = batches::Tables<ReadOnlyTable<&'static [u8; 16], &'static [u8; 16]>, ByPair, ByPair>;
+
+/// Every account's plan must be in the table: a period could not be rolled otherwise.
+fn check_plans(database: &Database, plans: &PlanTable) -> Result<(), OpenError> {
+    let mut missing: BTreeMap<String, u64> = BTreeMap::new();
+    let read = || -> Result<_, StoreError> {
+        for account in database.begin_read()?.open_table(ACCOUNTS)?.iter()? {
+            let plan = AccountRow::decode(account?.1.value())?.plan;
+            if plans.find(&plan).is_none() {
+                *missing.entry(plan).or_default() += 1;
+            }
+        }
+        Ok(missing)
+    };
+    match read()?.pop_first() {
+        None => Ok(()),
+        Some((plan, accounts)) => Err(OpenError::PlanMissing { plan, accounts }),
+    }
+}
+
+fn read_keys(database: &Database) -> Result<Vec<KeyChange>, StoreError> {
+    let keys = database.begin_read()?.open_table(KEYS)?;
+    let mut rows = Vec::new();
+    for key in keys.iter()? {
+        let (id, row) = key?;
+        rows.push(KeyChange::Added(KeyId::from_bytes(*id.value()), KeyRow::decode(row.value())?));
+    }
+    Ok(rows)
+}
+
+impl Store for RedbStore {
+    fn plans(&self) -> &PlanTable {
+        &self.plans
+    }
+
+    fn health(&self) -> Result<(), StoreError> {
+        self.writer.health()?;
+        self.vault.health()
+    }
+
+    fn account(&self, id: AccountId, now: UnixMs) -> Result<Option<Account>, StoreError> {
+        let accounts = self.database.begin_read()?.open_table(ACCOUNTS)?;
+        read_account(&accounts, id)?.map(|row| self.view(id, row, now)).transpose()
+    }
+
+    fn account_named(&self, name: &str, now: UnixMs) -> Result<Option<Account>, StoreError> {
+        let transaction = self.database.begin_read()?;
+        let Some(id) = transaction.open_table(NAMES)?.get(name)?.map(|id| *id.value()) else {
+            return Ok(None);
+        };
+        let id = AccountId::from_bytes(id);
+        read_account(&transaction.open_table(ACCOUNTS)?, id)?.map(|row| self.view(id, row, now)).transpose()
+    }
+
+    fn accounts(
+        &self,
+        after: Option<AccountId>,
+        limit: usize,
+        now: UnixMs,
+    ) -> Result<Vec<Account>, StoreError> {
+        let accounts = self.database.begin_read()?.open_table(ACCOUNTS)?;
+        let start = after.map(AccountId::to_bytes);
+        let start = start.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let mut page = Vec::new();
+        for next in accounts.range::<&[u8; 16]>((start, Bound::Unbounded))?.take(limit) {
+            let (id, row) = next?;
+            page.push(self.view(
+                AccountId::from_bytes(*id.value()),
+                AccountRow::decode(row.value())?,
+                now,
+            )?);
+        }
+        Ok(page)
+    }
+
+    fn create_account(&self, new: NewAccount, now: UnixMs) -> Pending<Account, ChangeError> {
+        self.change(move |txn| txn.create_account(new, now))
+    }
+
+    fn set_plan(&self, id: AccountId, plan: String, now: UnixMs) -> Pending<Account, ChangeError> {
+        self.change(move |txn| txn.set_plan(id, plan, now))
+    }
+
+    fn set_status(
+        &self,
+        id: AccountId,
+        status: SubscriptionStatus,
+        now: UnixMs,
+    ) -> Pending<Account, ChangeError> {
+        self.change(move |txn| txn.set_status(id, status, now))
+    }
+
+    fn set_cancel_at_period_end(
+        &self,
+        id: AccountId,
+        cancel: bool,
+        now: UnixMs,
+    ) -> Pending<Account, ChangeError> {
+        self.change(move |txn| txn.set_cancel_at_period_end(id, cancel, now))
+    }
+
+    fn grant(&self, grant: Grant, now: UnixMs) -> Pending<Account, ChangeError> {
+        self.change(move |txn| txn.grant(grant, now))
+    }
+
+    fn first_run(&self, first: FirstRun, now: UnixMs) -> Pending<Option<Account>, ChangeError> {
+        self.change(move |txn| txn.first_run(first, now))
+    }
+
+    fn gateway_account(&self, gateway: &str, user: &str, plan: &str) -> Option<AccountId> {
+        self.index.gateway_account(gateway, user, plan)
+    }
+
+    fn open_gateway_account(&self, user: GatewayUser, now: UnixMs) -> Pending<Account, ChangeError> {
+        let index = Arc::clone(&self.index);
+        self.change(move |txn| txn.open_gateway_account(&index, user, now))
+    }
+
+    fn key_by_hash(&self, hash: &KeyHash) -> Option<KeyLookup> {
+        self.index.look_up(hash)
+    }
+
+    fn keys(&self, account: AccountId) -> Result<Vec<KeyInfo>, StoreError> {
+        Ok(self.index.of_account(account))
+    }
+
+    fn create_key(&self, new: NewKey, now: UnixMs) -> Pending<KeyInfo, ChangeError> {
+        let index = Arc::clone(&self.index);
+        self.change(move |txn| txn.create_key(&index, new, now))
+    }
+
+    fn revoke_key(&self, id: KeyId, now: UnixMs) -> Pending<KeyInfo, ChangeError> {
+        self.change(move |txn| txn.revoke_key(id, now))
+    }
+
+    fn key_used(&self, id: KeyId, now: UnixMs) {
+        if !self.writer.is_crowded() && self.index.note_use(id, now) {
+            // Nobody waits: the next use makes up for a note that is lost.
+            drop(self.change(move |txn| Ok(Ok(txn.note_key_use(id, now)?))));
+        }
+    }
+
+    fn terms(&self, account: AccountId) -> Option<Terms> {
+        self.index.terms(account, &self.plans)
+    }
+
+    fn set_overrides(
+        &self,
+        account: AccountId,
+        reset: bool,
+        set: Overrides,
+    ) -> Pending<Overrides, ChangeError> {
+        self.change(move |txn| txn.set_overrides(account, reset, &set))
+    }
+
+    fn keep_counters(&self, changed: Kept) -> Pending<(), StoreError> {
+        self.writer.submit(Class::New, move |txn| Ok(Ok(txn.keep_counters(&changed)?)))
+    }
+
+    fn kept_counters(&self) -> Result<Kept, StoreError> {
+        limits::read_counters(&self.database)
+    }
+
+    fn installation(&self) -> [u8; 32] {
+        self.vault.derive("installation")
+    }
+
+    fn keep_refusals(&self, changed: Vec<KeptRefusals>) -> Pending<(), StoreError> {
+        self.writer.submit(Class::New, move |txn| Ok(Ok(txn.keep_refusals(&changed)?)))
+    }
+
+    fn kept_refusals(&self) -> Result<Vec<KeptRefusals>, StoreError> {
+        refusals::read_refusals(&self.database)
+    }
+
+    fn withdraw(&self, evidence: Vec<u64>, now: UnixMs) -> Pending<(), StoreError> {
+        self.writer.submit(Class::New, move |txn| Ok(Ok(txn.withdraw(&evidence, now)?)))
+    }
+
+    fn hold(&self, request: HoldRequest, now: UnixMs) -> Pending<Balance, HoldError> {
+        if let Err(error) = self.prepare_for_result(now) {
+            return Pending::ready(Err(error.into()));
+        }
+        self.writer.submit(Class::New, move |txn| txn.hold(request, now))
+    }
+
+    fn settle(&self, hold: HoldRef, with: Settlement, now: UnixMs) -> Pending<Balance, SettleError> {
+        let seal = |record| results::seal(&self.vault, hold.account, record, now, now);
+        match with.result.map(seal).transpose() {
+            Ok(result) => self.writer.submit(Class::Answer, move |txn| txn.settle(hold, result, now)),
+            Err(error) => Pending::ready(Err(error.into())),
+        }
+    }
+
+    fn void(&self, hold: HoldRef, now: UnixMs) -> Pending<Balance, SettleError> {
+        self.writer.submit(Class::Answer, move |txn| txn.end_hold(hold, HoldEnd::Void, now))
+    }
+
+    fn hash_address(&self, canonical: &str) -> AddressHash {
+        AddressHash(self.vault.hash("address", &[canonical.as_bytes()]))
+    }
+
+    fn known(&self, account: AccountId, address: &AddressHash, now: UnixMs) -> Result<Known, StoreError> {
+        let results = Results::open(self.database.begin_read()?)?;
+        results.known(&self.vault, account, address, self.reuse, now)
+    }
+
+    fn charge_known(&self, hold: HoldRef, record: ResultRecord, now: UnixMs) -> Pending<Balance, HoldError> {
+        match self.seal_known(hold, record, now) {
+            Ok(result) => self.writer.submit(Class::New, move |txn| txn.charge_known(hold, &result, now)),
+            Err(error) => Pending::ready(Err(error.into())),
+        }
+    }
+
+    fn create_batch(&self, new: NewBatch, now: UnixMs) -> Pending<BatchCreated, BatchError> {
+        match self.prepare_batch(new, now) {
+            Ok(batch) => self.writer.submit(Class::New, move |txn| txn.create_batch(batch, now)),
+            Err(refusal) => Pending::ready(Err(refusal)),
+        }
+    }
+
+    fn open_batches(&self) -> Result<Vec<OpenBatch>, StoreError> {
+        self.batch_tables()?.open_batches()
+    }
+
+    fn unanswered(&self, batch: BatchId) -> Result<Vec<OpenRow>, StoreError> {
+        self.batch_tables()?.unanswered(&self.vault, batch)
+    }
+
+    fn answer_rows(&self, answers: Vec<RowAnswer>, now: UnixMs) -> Pending<Vec<BatchId>, StoreError> {
+        let prepared = self.batch_tables().and_then(|tables| tables.prepare(&self.vault, answers, now));
+        match prepared {
+            Ok(answers) => {
+                self.writer.submit(Class::Answer, move |txn| Ok(Ok(txn.answer_rows(answers, now)?)))
+            }
+            Err(error) => Pending::ready(Err(error)),
+        }
+    }
+
+    fn batch(&self, account: AccountId, id: BatchId, now: UnixMs) -> Result<Option<BatchView>, StoreError> {
+        let transaction = self.database.begin_read()?;
+        let (batches, rows) = (transaction.open_table(BATCHES)?, transaction.open_table(BATCH_ROWS)?);
+        batches::view(&batches, &rows, &self.vault, account, id, now)
+    }
+
+    fn purge(&self, now: UnixMs) -> Pending<Purged, StoreError> {
+        // The rows go all the same when a key file cannot be made or destroyed: that fails nobody's write.
+        let prepared = self.vault.prepare(now);
+        if !self.clock_check.removes(now) {
+            return Pending::ready(prepared.map(|()| Purged::default()));
+        }
+        let finishing_key = batches::finishing_key(&self.vault, now).ok();
+        self.writer.submit(Class::Answer, move |txn| {
+            clock_check::note(txn.transaction, now)?;
+            let purged = txn.purge(finishing_key.as_ref(), now)?;
+            let expired = txn.vault.expire(now);
+            Ok(prepared.and(expired).map(|vault_keys| Purged { vault_keys, ..purged }))
+        })
+    }
+
+    fn entries(&self, account: AccountId, limit: usize) -> Result<Vec<Entry>, StoreError> {
+        let ledger = self.database.begin_read()?.open_table(LEDGER)?;
+        let range = tables::account_range(account);
+        let mut entries = Vec::new();
+        for next in ledger.range::<&[u8; 32]>(range.start()..=range.end())?.rev().take(limit) {
+            let (key, row) = next?;
+            let EntryRow { kind, at, step, note } = EntryRow::decode(row.value())?;
+            entries.push(Entry {
+                id: tables::split_entry_key(key.value()).id,
+                kind,
+                at,
+                granted: step.granted,
+                spent: step.spent,
+                expired: step.expired,
+                note,
+            });
+        }
+        Ok(entries)
+    }
+
+    fn audit(&self, account: Option<AccountId>) -> Result<Audit, StoreError> {
+        let transaction = self.database.begin_read()?;
+        let accounts = transaction.open_table(ACCOUNTS)?;
+        let holds = transaction.open_table(HOLDS)?;
+        let ledger = transaction.open_table(LEDGER)?;
+        let batches = transaction.open_table(BATCHES)?;
+        audit::audit(&accounts, &holds, &ledger, &batches, account)
+    }
+
+    fn backup(&self, sink: &mut dyn Write, now: UnixMs) -> Result<BackupSummary, BackupError> {
+        backup::dump(&self.database, self.folder.as_ref().map(Folder::path), now, sink)
+    }
+
+    fn sizes(&self) -> Result<Sizes, StoreError> {
+        backup::sizes(&self.database, self.folder.as_ref().map(Folder::path))
+    }
+
+    fn figures(&self) -> StoreFigures {
+        self.writer.figures()
+    }
+}

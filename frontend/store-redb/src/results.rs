@@ -1,0 +1,211 @@
+//! Results of addresses: found by the keyed hash of the address, the reason and the evidence sealed.
+//!
+//! Sealing and opening happen on the caller's thread; the writer moves bytes.
+
+use super::reason;
+use super::row::Row;
+use super::tables::{Expiring, RESULTS, ResultRow, expiry_key, join, result_key};
+use super::txn::Txn;
+use super::vault::{Place, Vault};
+use super::withdrawn::is_withdrawn;
+use ::redb::{ReadOnlyTable, ReadTransaction};
+use store::{AccountId, StoreError};
+use store::{AddressHash, Known, ResultRecord, StoredResult, UnixMs, Verdict, retention};
+use store::{REPEAT_MS, RETENTION_SHORT_MS};
+
+/// How many accounts' results of one address are looked at for one to share. More are of an address that all the
+/// world asks for, and say the same.
+const SHARED_SCAN_MAX: usize = 32;
+
+/// A result that is ready to be written.
+pub(super) struct SealedResult {
+    key: [u8; 32],
+    row: ResultRow,
+    /// The code of the reason, for what is counted of it.
+    pub code: u8,
+}
+
+fn place(key: &[u8; 32]) -> Place<'_> {
+    Place { table: ResultRow::TABLE, row: key }
+}
+
+/// Seals the record of an account. `verdict_at` is `now` for a fresh verdict, and earlier for one that is used again.
+pub(super) fn seal(
+    vault: &Vault,
+    account: AccountId,
+    record: ResultRecord,
+    verdict_at: UnixMs,
+    now: UnixMs,
+) -> Result<SealedResult, StoreError> {
+    let key = result_key(&record.address, account);
+    let short = retention(record.verdict.reason) == RETENTION_SHORT_MS;
+    let mut row = ResultRow { short, checked_at: now, verdict_at, sealed: Vec::new() };
+    let sealing_key = vault.sealing_key(row.class(), row.expires_at())?;
+    let code = reason::code(record.verdict.reason);
+    row.sealed = sealing_key.seal(place(&key), &plain(record.verdict))?;
+    Ok(SealedResult { key, row, code })
+}
+
+/// What is sealed of a verdict: the code of its reason, whether it has evidence (1 byte), and the evidence. Always of one
+/// length, which so tells nothing.
+pub(super) fn plain(verdict: Verdict) -> [u8; 10] {
+    let mut plain = [0; 10];
+    plain[0] = reason::code(verdict.reason);
+    plain[1] = u8::from(verdict.evidence.is_some());
+    plain[2..].copy_from_slice(&verdict.evidence.unwrap_or(0).to_be_bytes());
+    plain
+}
+
+/// The inverse of [`plain`]. Until format 5 the code stood alone.
+pub(super) fn read_plain(plain: &[u8]) -> Option<Verdict> {
+    let (&code, rest) = plain.split_first()?;
+    let evidence = match *rest {
+        [] => None,
+        [0, ..] => None,
+        [1, ref evidence @ ..] => Some(u64::from_be_bytes(evidence.try_into().ok()?)),
+        _ => return None,
+    };
+    Some(Verdict { reason: reason::of_code(code)?, evidence })
+}
+
+/// The verdict of a row; `None` when its key is gone.
+fn open(vault: &Vault, key: &[u8; 32], row: &ResultRow) -> Option<Verdict> {
+    let opening_key = vault.opening_key(row.class(), row.expires_at())?;
+    read_plain(&opening_key.open(place(key), &row.sealed)?)
+}
+
+/// Results and withdrawals, as of one commit.
+pub(super) struct Results {
+    transaction: ReadTransaction,
+    results: ReadOnlyTable<&'static [u8; 32], &'static [u8]>,
+}
+
+impl Results {
+    /// Those that this transaction sees.
+    pub fn open(transaction: ReadTransaction) -> Result<Results, StoreError> {
+        let results = transaction.open_table(RESULTS)?;
+        Ok(Results { transaction, results })
+    }
+
+    /// The account's own result of the last 24 hours, unless it was withdrawn.
+    pub fn own(
+        &self,
+        vault: &Vault,
+        account: AccountId,
+        address: &AddressHash,
+        now: UnixMs,
+    ) -> Result<Option<StoredResult>, StoreError> {
+        let key = result_key(address, account);
+        let Some(row) = self.results.get(&key)? else { return Ok(None) };
+        let row = ResultRow::decode(row.value())?;
+        if now >= row.repeats_until() {
+            return Ok(None);
+        }
+        self.stands(open(vault, &key, &row), &row, row.checked_at)
+    }
+
+    /// The newest verdict on an address that is still retained, whoever asked for it. If it was withdrawn there is none:
+    /// what was known before may no longer be so either.
+    pub fn shared(
+        &self,
+        vault: &Vault,
+        address: &AddressHash,
+        now: UnixMs,
+    ) -> Result<Option<StoredResult>, StoreError> {
+        let first = join(address.0, [0; 16]);
+        let last = join(address.0, [0xff; 16]);
+        let mut retained = Vec::new();
+        for next in self.results.range::<&[u8; 32]>(&first..=&last)?.take(SHARED_SCAN_MAX) {
+            let (key, row) = next?;
+            let row = ResultRow::decode(row.value())?;
+            if now < row.shared_until() {
+                retained.push((*key.value(), row));
+            }
+        }
+        retained.sort_by_key(|(_, row)| std::cmp::Reverse(row.verdict_at));
+        let mut opened = retained.iter().filter_map(|(key, row)| Some((open(vault, key, row)?, row)));
+        let Some((verdict, row)) = opened.next() else { return Ok(None) };
+        self.stands(Some(verdict), row, row.verdict_at)
+    }
+
+    /// A verdict of a row that was not withdrawn.
+    fn stands(
+        &self,
+        verdict: Option<Verdict>,
+        row: &ResultRow,
+        checked_at: UnixMs,
+    ) -> Result<Option<StoredResult>, StoreError> {
+        let Some(verdict) = verdict else { return Ok(None) };
+        if let Some(evidence) = verdict.evidence
+            && is_withdrawn(&self.transaction, evidence, row.verdict_at)?
+        {
+            return Ok(None);
+        }
+        Ok(Some(StoredResult { verdict, checked_at }))
+    }
+
+    /// What is known, for this account.
+    pub fn known(
+        &self,
+        vault: &Vault,
+        account: AccountId,
+        address: &AddressHash,
+        reuse: bool,
+        now: UnixMs,
+    ) -> Result<Known, StoreError> {
+        if let Some(result) = self.own(vault, account, address, now)? {
+            return Ok(Known::Own(result));
+        }
+        if !reuse {
+            return Ok(Known::Nothing);
+        }
+        Ok(self.shared(vault, address, now)?.map_or(Known::Nothing, Known::Shared))
+    }
+
+    /// When a verdict that is used again was found. One that is not there any longer (it expired or was withdrawn a
+    /// moment ago) is not to be used a third time.
+    pub fn verdict_at(
+        &self,
+        vault: &Vault,
+        record: &ResultRecord,
+        now: UnixMs,
+    ) -> Result<UnixMs, StoreError> {
+        let source = self.shared(vault, &record.address, now)?;
+        let source = source.filter(|source| source.verdict == record.verdict);
+        let spent = now.saturating_sub(retention(record.verdict.reason).max(REPEAT_MS));
+        Ok(source.map_or(spent, |source| source.checked_at))
+    }
+}
+
+impl Txn<'_> {
+    /// Writes a result in place of the account's last one.
+    pub fn put_result(&mut self, result: &SealedResult) -> Result<(), StoreError> {
+        let SealedResult { key, row, code: _ } = result;
+        let before = self.results.insert(key, row.encode().as_slice())?;
+        let before = before.map(|row| ResultRow::decode(row.value())).transpose()?;
+        if let Some(before) = before {
+            self.unexpire(Expiring::Result, before.expires_at(), key)?;
+        }
+        self.expire_at(Expiring::Result, row.expires_at(), key, row.checked_at)
+    }
+
+    /// Notes that a row expires then.
+    pub fn expire_at(
+        &mut self,
+        what: Expiring,
+        at: UnixMs,
+        row: &[u8; 32],
+        now: UnixMs,
+    ) -> Result<(), StoreError> {
+        self.latest = self.latest.max(now);
+        self.expiries_added += 1;
+        self.expiries.insert(&expiry_key(what, at, row), ())?;
+        Ok(())
+    }
+
+    /// Takes the note of a row's expiry back.
+    pub fn unexpire(&mut self, what: Expiring, at: UnixMs, row: &[u8; 32]) -> Result<(), StoreError> {
+        self.expiries.remove(&expiry_key(what, at, row))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,122 @@
+//! Keeps the ledger bounded: entries older than [`KEEP_MS`] are added to one entry for each account that carries
+//! their sums, a few with every group of writes.
+//!
+//! The sweep walks from account to account and takes each account's oldest entries. It does twice the work that the
+//! group made for it, so it always catches up, and rests for an hour of the writes' own time after a walk that found
+//! nothing. Its place is not kept: after a start the walk begins anew.
+
+use super::ledger::KEEP_MS;
+use super::row::Row;
+use super::tables::{EntryRow, account_range, carried_id, entry_key, split_entry_key};
+use super::txn::Txn;
+use ::redb::ReadableTable;
+use std::ops::Bound;
+use store::credits::Step;
+use store::{AccountId, StoreError};
+use store::{EntryKind, UnixMs};
+
+/// Steps with a group, beside two for each entry that it added.
+const STEPS_MIN: u64 = 16;
+
+const REST_MS: UnixMs = 60 * 60 * 1000;
+
+#[derive(Default)]
+pub(super) struct Sweep {
+    /// The account that was swept last.
+    after: Option<AccountId>,
+    /// Whether this walk has found anything.
+    found: bool,
+    rest_until: UnixMs,
+}
+
+impl Sweep {
+    /// Takes a few steps. `txn` has the time of the latest entry that it added, which is time enough.
+    pub fn go_on(&mut self, txn: &mut Txn<'_>) -> Result<(), StoreError> {
+        let Some(horizon) = txn.latest.checked_sub(KEEP_MS) else { return Ok(()) };
+        // A clock that stood too far ahead for a while must not make the rest a long one.
+        let rest = self.rest_until.saturating_sub(txn.latest);
+        if rest > 0 && rest <= REST_MS {
+            return Ok(());
+        }
+        let mut steps = STEPS_MIN + 2 * txn.entries_added;
+        while steps > 0 {
+            steps -= 1;
+            let Some(account) = next_account(txn, self.after)? else {
+                self.end_walk(txn.latest);
+                return Ok(());
+            };
+            let swept = sweep_account(txn, account, horizon, steps)?;
+            self.found |= swept > 0;
+            steps -= swept;
+            if steps > 0 {
+                self.after = Some(account);
+            }
+        }
+        Ok(())
+    }
+
+    fn end_walk(&mut self, now: UnixMs) {
+        if !self.found {
+            self.rest_until = now + REST_MS;
+        }
+        self.found = false;
+        self.after = None;
+    }
+}
+
+fn next_account(txn: &Txn<'_>, after: Option<AccountId>) -> Result<Option<AccountId>, StoreError> {
+    let start = after.map(AccountId::to_bytes);
+    let start = start.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+    let mut range = txn.accounts.range::<&[u8; 16]>((start, Bound::Unbounded))?;
+    Ok(range.next().transpose()?.map(|(key, _)| AccountId::from_bytes(*key.value())))
+}
+
+/// Carries up to `limit` of an account's entries that are older than `horizon`; says how many.
+fn sweep_account(
+    txn: &mut Txn<'_>,
+    account: AccountId,
+    horizon: UnixMs,
+    limit: u64,
+) -> Result<u64, StoreError> {
+    let old = old_entries(txn, account, horizon, limit)?;
+    if old.is_empty() {
+        return Ok(0);
+    }
+    let carried_key = entry_key(account, carried_id());
+    let before = txn.ledger.get(&carried_key)?.map(|row| EntryRow::decode(row.value())).transpose()?;
+    let mut carried =
+        EntryRow { kind: EntryKind::Carried, at: 0, step: Step::default(), note: String::new() };
+    for entry in before.iter().chain(old.iter().map(|(_, entry)| entry)) {
+        carried.at = carried.at.max(entry.at);
+        carried.step.granted += entry.step.granted;
+        carried.step.spent += entry.step.spent;
+        carried.step.expired += entry.step.expired;
+    }
+    for (key, _) in &old {
+        txn.ledger.remove(key)?;
+    }
+    txn.ledger.insert(&carried_key, carried.encode().as_slice())?;
+    Ok(old.len() as u64)
+}
+
+/// Ids are in order of the time at which they were made, which is what guards against their second use.
+fn old_entries(
+    txn: &Txn<'_>,
+    account: AccountId,
+    horizon: UnixMs,
+    limit: u64,
+) -> Result<Vec<([u8; 32], EntryRow)>, StoreError> {
+    let carried_key = entry_key(account, carried_id());
+    let all = account_range(account);
+    let range = (Bound::Excluded(&carried_key), Bound::Included(all.end()));
+    let mut old = Vec::new();
+    for next in txn.ledger.range::<&[u8; 32]>(range)? {
+        let (key, row) = next?;
+        let key = *key.value();
+        if old.len() as u64 == limit || split_entry_key(&key).id.0.made_at() >= horizon {
+            break;
+        }
+        old.push((key, EntryRow::decode(row.value())?));
+    }
+    Ok(old)
+}

@@ -1,0 +1,262 @@
+//! The writes to users, their sessions and sign-in links.
+
+use super::row::Row;
+use super::tables::{
+    EMAILS, Expiring, LinkRow, SESSIONS, SESSIONS_OF, SIGN_IN_LINKS, SessionRow, USERS, UserRow, session_in,
+    session_of,
+};
+use super::txn::Txn;
+use super::vault::{Place, Vault};
+use ::redb::ReadableTable;
+use store::*;
+use store::{AccountId, ChangeError, StoreError};
+
+/// An address that is ready to be written: its keyed hash, and itself, sealed.
+pub(super) struct SealedEmail {
+    hash: [u8; 16],
+    sealed: Vec<u8>,
+}
+
+/// People write their own address in any case, and mean the same.
+pub(super) fn email_hash(vault: &Vault, email: &str) -> [u8; 16] {
+    vault.hash("user", &[email.to_lowercase().as_bytes()])
+}
+
+pub(super) fn seal_email(vault: &Vault, account: AccountId, email: &str) -> Result<SealedEmail, StoreError> {
+    let row = account.to_bytes();
+    let sealed = vault.users_key()?.seal(email_place(&row), email.as_bytes())?;
+    Ok(SealedEmail { hash: email_hash(vault, email), sealed })
+}
+
+pub(super) fn open_email(vault: &Vault, account: AccountId, sealed: &[u8]) -> Result<String, StoreError> {
+    let row = account.to_bytes();
+    let plain = vault.users_key()?.open(email_place(&row), sealed);
+    // The key's file was lost or replaced: the user can sign in all the same, as the hash finds the row.
+    Ok(plain.and_then(|plain| String::from_utf8(plain).ok()).unwrap_or_default())
+}
+
+fn email_place(account: &[u8; 16]) -> Place<'_> {
+    Place { table: UserRow::TABLE, row: account }
+}
+
+impl Txn<'_> {
+    pub fn sign_up(
+        &mut self,
+        account: NewAccount,
+        email: SealedEmail,
+        password: PasswordHash,
+        session: NewSession,
+        now: UnixMs,
+    ) -> Result<Result<Account, UserError>, StoreError> {
+        // All is checked before anything is written: a refusal must leave nothing behind.
+        if self.holder(&email)?.is_some() {
+            return Ok(Err(UserError::EmailTaken));
+        }
+        let id = account.id;
+        let account = match self.create_account(account, now)? {
+            Ok(account) => account,
+            Err(refusal) => return Ok(Err(UserError::Account(refusal))),
+        };
+        self.put_user(id, email, password, now, now)?;
+        self.add_session(id, session, now)?;
+        Ok(Ok(account))
+    }
+
+    pub fn set_user(
+        &mut self,
+        account: AccountId,
+        email: Option<SealedEmail>,
+        password: PasswordHash,
+        but: Option<TokenHash>,
+        now: UnixMs,
+    ) -> Result<Result<(), UserError>, StoreError> {
+        if self.accounts.get(&account.to_bytes())?.is_none() {
+            return Ok(Err(UserError::Account(ChangeError::UnknownAccount)));
+        }
+        let before = {
+            let users = self.transaction.open_table(USERS)?;
+            users.get(&account.to_bytes())?.map(|row| UserRow::decode(row.value())).transpose()?
+        };
+        let email = match (email, &before) {
+            (Some(email), _) if self.holder(&email)?.is_some_and(|holder| holder != account) => {
+                return Ok(Err(UserError::EmailTaken));
+            }
+            (Some(email), _) => email,
+            (None, Some(row)) => SealedEmail { hash: row.email_hash, sealed: row.email.clone() },
+            (None, None) => return Ok(Err(UserError::EmailMissing)),
+        };
+        let created_at = before.as_ref().map_or(now, |row| row.created_at);
+        if let Some(before) = before {
+            self.transaction.open_table(EMAILS)?.remove(&before.email_hash)?;
+        }
+        self.put_user(account, email, password, created_at, now)?;
+        self.end_sessions(account, but)?;
+        Ok(Ok(()))
+    }
+
+    fn holder(&self, email: &SealedEmail) -> Result<Option<AccountId>, StoreError> {
+        let emails = self.transaction.open_table(EMAILS)?;
+        let holder = emails.get(&email.hash)?.map(|account| AccountId::from_bytes(*account.value()));
+        Ok(holder)
+    }
+
+    fn put_user(
+        &mut self,
+        account: AccountId,
+        email: SealedEmail,
+        password: PasswordHash,
+        created_at: UnixMs,
+        now: UnixMs,
+    ) -> Result<(), StoreError> {
+        let SealedEmail { hash, sealed } = email;
+        let row = UserRow { email_hash: hash, email: sealed, password, created_at, changed_at: now };
+        self.transaction.open_table(EMAILS)?.insert(&hash, &account.to_bytes())?;
+        self.transaction.open_table(USERS)?.insert(&account.to_bytes(), row.encode().as_slice())?;
+        Ok(())
+    }
+
+    pub fn begin_session(
+        &mut self,
+        account: AccountId,
+        new: NewSession,
+        now: UnixMs,
+    ) -> Result<Result<(), UserError>, StoreError> {
+        if self.accounts.get(&account.to_bytes())?.is_none() {
+            return Ok(Err(UserError::Account(ChangeError::UnknownAccount)));
+        }
+        Ok(Ok(self.add_session(account, new, now)?))
+    }
+
+    fn add_session(&mut self, account: AccountId, new: NewSession, now: UnixMs) -> Result<(), StoreError> {
+        let mut others = self.sessions_of(account)?;
+        others.sort_by_key(|(_, row)| std::cmp::Reverse(row.seen_at));
+        for (hash, _) in others.iter().skip(SESSIONS_MAX - 1) {
+            self.end_session(account, hash)?;
+        }
+        let agent = new.agent.chars().filter(|c| !c.is_control()).take(TEXT_CHARS_MAX).collect();
+        let row = SessionRow { account, created_at: now, seen_at: now, agent };
+        self.put_session(&new.hash, &row, now)?;
+        self.transaction.open_table(SESSIONS_OF)?.insert(&session_of(account, &new.hash), ())?;
+        Ok(())
+    }
+
+    fn put_session(&mut self, hash: &TokenHash, row: &SessionRow, now: UnixMs) -> Result<(), StoreError> {
+        self.transaction.open_table(SESSIONS)?.insert(hash, row.encode().as_slice())?;
+        self.expire_at(Expiring::Session, row.expires_at(), hash, now)
+    }
+
+    pub fn note_session_use(&mut self, hash: TokenHash, now: UnixMs) -> Result<(), StoreError> {
+        let Some(mut row) = self.read_session(&hash)? else { return Ok(()) };
+        if now < row.seen_at.saturating_add(SESSION_STEP_MS) || now >= row.expires_at() {
+            return Ok(());
+        }
+        self.unexpire(Expiring::Session, row.expires_at(), &hash)?;
+        row.seen_at = now;
+        self.put_session(&hash, &row, now)
+    }
+
+    /// Ends a session if it is this account's; says whether it was.
+    pub fn end_session(&mut self, account: AccountId, hash: &TokenHash) -> Result<bool, StoreError> {
+        let Some(row) = self.read_session(hash)?.filter(|row| row.account == account) else {
+            return Ok(false);
+        };
+        self.unexpire(Expiring::Session, row.expires_at(), hash)?;
+        self.remove_session(hash)?;
+        Ok(true)
+    }
+
+    /// Removes the rows of a session; of its expiry the caller takes care.
+    pub fn remove_session(&mut self, hash: &TokenHash) -> Result<(), StoreError> {
+        let row = self.read_session(hash)?;
+        self.transaction.open_table(SESSIONS)?.remove(hash)?;
+        if let Some(row) = row {
+            self.transaction.open_table(SESSIONS_OF)?.remove(&session_of(row.account, hash))?;
+        }
+        Ok(())
+    }
+
+    pub fn end_sessions(&mut self, account: AccountId, but: Option<TokenHash>) -> Result<u64, StoreError> {
+        let mut ended = 0;
+        for (hash, _) in self.sessions_of(account)? {
+            if Some(hash) != but {
+                ended += u64::from(self.end_session(account, &hash)?);
+            }
+        }
+        self.end_links(account)?;
+        Ok(ended)
+    }
+
+    /// Links are few: each lives for minutes, and an operator makes it.
+    fn end_links(&mut self, account: AccountId) -> Result<(), StoreError> {
+        let mut of_account = Vec::new();
+        for next in self.transaction.open_table(SIGN_IN_LINKS)?.iter()? {
+            let (hash, row) = next?;
+            let row = LinkRow::decode(row.value())?;
+            if row.account == account {
+                of_account.push((*hash.value(), row));
+            }
+        }
+        for (hash, row) in of_account {
+            self.unexpire(Expiring::SignInLink, row.expires_at, &hash)?;
+            self.remove_link(&hash)?;
+        }
+        Ok(())
+    }
+
+    pub fn remove_link(&mut self, hash: &TokenHash) -> Result<(), StoreError> {
+        self.transaction.open_table(SIGN_IN_LINKS)?.remove(hash)?;
+        Ok(())
+    }
+
+    fn read_session(&self, hash: &TokenHash) -> Result<Option<SessionRow>, StoreError> {
+        let sessions = self.transaction.open_table(SESSIONS)?;
+        let row = sessions.get(hash)?.map(|row| SessionRow::decode(row.value())).transpose()?;
+        Ok(row)
+    }
+
+    fn sessions_of(&self, account: AccountId) -> Result<Vec<(TokenHash, SessionRow)>, StoreError> {
+        let (of, sessions) =
+            (self.transaction.open_table(SESSIONS_OF)?, self.transaction.open_table(SESSIONS)?);
+        let (first, last) = (session_of(account, &[0; 32]), session_of(account, &[0xff; 32]));
+        let mut found = Vec::new();
+        for next in of.range::<&[u8; 48]>(&first..=&last)? {
+            let hash = session_in(next?.0.value());
+            if let Some(row) = sessions.get(&hash)? {
+                found.push((hash, SessionRow::decode(row.value())?));
+            }
+        }
+        Ok(found)
+    }
+
+    pub fn create_link(
+        &mut self,
+        account: AccountId,
+        hash: TokenHash,
+        now: UnixMs,
+    ) -> Result<Result<Account, UserError>, StoreError> {
+        let Some(opened) = self.open_account(account, now)? else {
+            return Ok(Err(UserError::Account(ChangeError::UnknownAccount)));
+        };
+        let row = LinkRow { account, expires_at: now.saturating_add(SIGN_IN_LINK_MS) };
+        self.transaction.open_table(SIGN_IN_LINKS)?.insert(&hash, row.encode().as_slice())?;
+        self.expire_at(Expiring::SignInLink, row.expires_at, &hash, now)?;
+        Ok(Ok(opened.view()))
+    }
+
+    pub fn use_link(
+        &mut self,
+        hash: &TokenHash,
+        new: NewSession,
+        now: UnixMs,
+    ) -> Result<Option<AccountId>, StoreError> {
+        let row = {
+            let links = self.transaction.open_table(SIGN_IN_LINKS)?;
+            links.get(hash)?.map(|row| LinkRow::decode(row.value())).transpose()?
+        };
+        let Some(row) = row.filter(|row| now < row.expires_at) else { return Ok(None) };
+        self.unexpire(Expiring::SignInLink, row.expires_at, hash)?;
+        self.remove_link(hash)?;
+        self.add_session(row.account, new, now)?;
+        Ok(Some(row.account))
+    }
+}

@@ -1,0 +1,389 @@
+//! The one writer: a thread that takes whatever writes are waiting, runs them in one redb transaction, commits it
+//! and only then answers them. While it waits for the disk the next group gathers, so the group grows with the load
+//! and a lone write waits for nothing.
+//!
+//! A write that is refused (no credits, no such account) must leave the tables as they were or in a state that is
+//! right without it: the group commits all the same. A write that cannot read or write the tables fails the whole
+//! group and stops the writer, as nobody knows what reached the disk. Only a commit that fails leaves it unknown whether its group
+//! was done; what still waits then was not.
+
+use super::clock_check::ClockCheck;
+use super::fail_stop::Failure;
+use super::index::{KeyChange, KeyIndex};
+use super::sweep::Sweep;
+use super::txn::Txn;
+use super::vault::Vault;
+use ::redb::Database;
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use store::credits::Step;
+use store::{Pending, PlanTable, Reply, StoreError, StoreFigures, pending};
+
+/// The most writes in one transaction: beyond this a longer wait buys next to nothing.
+const GROUP_MAX: usize = 1000;
+
+/// How many writes may wait before new ones are refused.
+pub(super) const QUEUE_MAX: usize = 16 * 1024;
+
+/// Whether a write may be turned away when many are waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    /// It begins something: refused at [`QUEUE_MAX`].
+    New,
+    /// It answers a hold or a row, or removes what is past its time: always taken. There are never more of them than
+    /// holds and rows, whose making is `New`, and than one purge at once.
+    Answer,
+}
+
+/// What the writer thread works on.
+pub(super) struct Context {
+    pub database: Arc<Database>,
+    pub plans: Arc<PlanTable>,
+    pub vault: Arc<Vault>,
+    pub index: Arc<KeyIndex>,
+    pub clock_check: ClockCheck,
+    pub failure: Failure,
+}
+
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    failure: Failure,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    figures: Mutex<StoreFigures>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Box<dyn Job>>,
+    /// Why no more are taken.
+    closed: Option<StoreError>,
+}
+
+impl Writer {
+    pub fn start(context: Context) -> std::io::Result<Writer> {
+        let shared =
+            Arc::new(Shared { queue: Mutex::default(), figures: Mutex::default(), wake: Condvar::new() });
+        let failure = context.failure.clone();
+        let thread = std::thread::Builder::new().name("store-writer".into()).spawn({
+            let shared = Arc::clone(&shared);
+            move || run(&context, Closing(shared))
+        })?;
+        Ok(Writer { shared, failure, thread: Some(thread) })
+    }
+
+    /// Queues a write. `work` runs on the writer's thread; its outer error is a failure of the store, its inner one
+    /// a refusal.
+    pub fn submit<T, E, F>(&self, class: Class, work: F) -> Pending<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        F: FnOnce(&mut Txn<'_>) -> Result<Result<T, E>, StoreError> + Send + 'static,
+    {
+        let mut queue = self.shared.lock();
+        if let Some(why) = &queue.closed {
+            return Pending::ready(Err(why.clone().into()));
+        }
+        if class == Class::New && queue.jobs.len() >= QUEUE_MAX {
+            return Pending::ready(Err(StoreError::Busy.into()));
+        }
+        let (reply, pending) = pending();
+        queue.jobs.push_back(Box::new(Work { work: Some(work), outcome: None, reply }));
+        drop(queue);
+        self.shared.wake.notify_one();
+        pending
+    }
+
+    /// Whether writes are still taken. A read can find the file failed too: it makes room in the cache by writing pages.
+    pub fn health(&self) -> Result<(), StoreError> {
+        if let Some(why) = self.failure.why() {
+            return Err(StoreError::Failed(why.to_owned()));
+        }
+        self.shared.lock().closed.clone().map_or(Ok(()), Err)
+    }
+
+    /// What waits, and what was done.
+    pub fn figures(&self) -> StoreFigures {
+        let waiting = self.shared.lock().jobs.len();
+        StoreFigures { waiting, ..self.shared.figures().clone() }
+    }
+
+    /// Whether writes that nobody waits for had better be left out.
+    pub fn is_crowded(&self) -> bool {
+        self.shared.lock().jobs.len() >= QUEUE_MAX / 2
+    }
+}
+
+/// Every write that was taken is still done.
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.shared.close(StoreError::Closed);
+        if let Some(thread) = self.thread.take() {
+            // A panic of the writer has reached every caller as `Closed`.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn figures(&self) -> MutexGuard<'_, StoreFigures> {
+        self.figures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a group that was committed.
+    fn note(&self, writes: usize, took: Duration, total: Step) {
+        let mut figures = self.figures();
+        figures.group.record(writes as u64);
+        figures.commit_us.record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+        figures.credits_spent = figures.credits_spent.saturating_add(total.spent);
+        figures.credits_granted = figures.credits_granted.saturating_add(total.granted);
+    }
+
+    fn close(&self, why: StoreError) {
+        self.lock().closed.get_or_insert(why);
+        self.wake.notify_one();
+    }
+
+    /// The next group; none when the queue is closed and empty.
+    fn take(&self) -> Option<Vec<Box<dyn Job>>> {
+        let mut queue = self.lock();
+        while queue.jobs.is_empty() {
+            if queue.closed.is_some() {
+                return None;
+            }
+            queue = self.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        let group = queue.jobs.len().min(GROUP_MAX);
+        Some(queue.jobs.drain(..group).collect())
+    }
+}
+
+/// However the writer ends, nobody waits for it any longer.
+struct Closing(Arc<Shared>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.close(StoreError::Closed);
+        let orphans = std::mem::take(&mut self.0.lock().jobs);
+        // Their replies say `Closed` as they are dropped; outside the lock, as wakers are foreign code.
+        drop(orphans);
+    }
+}
+
+fn run(context: &Context, closing: Closing) {
+    let mut sweep = Sweep::default();
+    while let Some(mut group) = closing.0.take() {
+        match write(context, &mut sweep, &mut group) {
+            Ok(Written { changes, total, took }) => {
+                context.index.apply(changes);
+                closing.0.note(group.len(), took, total);
+                group.into_iter().for_each(|job| job.finish(None));
+            }
+            Err(error) => {
+                // Of whatever comes later it is known.
+                let later = match &error {
+                    StoreError::Unknown(why) => StoreError::Failed(why.clone()),
+                    known => known.clone(),
+                };
+                closing.0.close(later.clone());
+                group.into_iter().for_each(|job| job.finish(Some(&error)));
+                let rest = std::mem::take(&mut closing.0.lock().jobs);
+                rest.into_iter().for_each(|job| job.finish(Some(&later)));
+                return;
+            }
+        }
+    }
+}
+
+/// What a group has brought.
+struct Written {
+    changes: Vec<KeyChange>,
+    total: Step,
+    /// By its commit.
+    took: Duration,
+}
+
+fn write(context: &Context, sweep: &mut Sweep, group: &mut [Box<dyn Job>]) -> Result<Written, StoreError> {
+    let mut transaction = context.database.begin_write()?;
+    transaction.set_quick_repair(true);
+    let mut txn = Txn::open(&transaction, &context.plans, &context.vault, context.clock_check)?;
+    for job in group {
+        job.run(&mut txn)?;
+    }
+    sweep.go_on(&mut txn)?;
+    if context.clock_check.removes(txn.latest) {
+        txn.purge_some()?;
+    }
+    let total = txn.total;
+    let changes = txn.close();
+    if let Some(why) = context.failure.why() {
+        return Err(StoreError::Failed(why.to_owned()));
+    }
+    let began = Instant::now();
+    transaction.commit().map_err(|error| StoreError::Unknown(error.to_string()))?;
+    if let Some(why) = context.failure.why() {
+        return Err(StoreError::Unknown(why.to_owned()));
+    }
+    Ok(Written { changes, total, took: began.elapsed() })
+}
+
+/// A write with the one who waits for it, whatever their types.
+trait Job: Send {
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<(), StoreError>;
+    fn finish(self: Box<Self>, failure: Option<&StoreError>);
+}
+
+struct Work<F, T, E: From<StoreError>> {
+    work: Option<F>,
+    outcome: Option<Result<T, E>>,
+    reply: Reply<T, E>,
+}
+
+impl<F, T, E> Job for Work<F, T, E>
+where
+    T: Send,
+    E: From<StoreError> + Send,
+    F: FnOnce(&mut Txn<'_>) -> Result<Result<T, E>, StoreError> + Send,
+{
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<(), StoreError> {
+        if let Some(work) = self.work.take() {
+            self.outcome = Some(work(txn)?);
+        }
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, failure: Option<&StoreError>) {
+        let outcome = match failure {
+            Some(error) => Err(error.clone().into()),
+            None => self.outcome.unwrap_or_else(|| Err(StoreError::Closed.into())),
+        };
+        self.reply.answer(outcome);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::migrations;
+    use super::*;
+    use ::redb::backends::InMemoryBackend;
+    use std::path::Path;
+    use std::sync::mpsc;
+
+    fn writer() -> Writer {
+        writer_of(Failure::default())
+    }
+
+    fn writer_of(failure: Failure) -> Writer {
+        let database = Database::builder().create_with_backend(InMemoryBackend::new()).unwrap();
+        migrations::migrate(&database, Path::new("memory")).unwrap();
+        let context = Context {
+            database: Arc::new(database),
+            plans: Arc::new(PlanTable::standard()),
+            vault: Arc::new(Vault::in_memory()),
+            index: Arc::default(),
+            clock_check: ClockCheck::default(),
+            failure,
+        };
+        Writer::start(context).unwrap()
+    }
+
+    fn number(writer: &Writer, class: Class, number: u32) -> Pending<u32, StoreError> {
+        writer.submit(class, move |_| Ok(Ok(number)))
+    }
+
+    /// A write that keeps the writer busy until the sender is dropped; it has begun when this returns.
+    fn block(writer: &Writer) -> (mpsc::Sender<()>, Pending<u32, StoreError>) {
+        let (release, released) = mpsc::channel::<()>();
+        let (begin, begun) = mpsc::channel();
+        let blocked = writer.submit(Class::New, move |_| {
+            begin.send(()).unwrap();
+            // The sender never sends: it is dropped.
+            Ok(Ok(u32::from(released.recv().is_err())))
+        });
+        begun.recv().unwrap();
+        (release, blocked)
+    }
+
+    #[test]
+    fn a_full_queue_takes_answers_only_and_then_recovers() {
+        let writer = writer();
+        let (release, blocked) = block(&writer);
+        let waiting: Vec<_> = (0..QUEUE_MAX as u32).map(|n| number(&writer, Class::New, n)).collect();
+        assert!(writer.is_crowded());
+        assert_eq!(number(&writer, Class::New, 1).wait(), Err(StoreError::Busy));
+        let answer = number(&writer, Class::Answer, 2);
+        drop(release);
+        assert_eq!(blocked.wait(), Ok(1));
+        for (n, pending) in (0..).zip(waiting) {
+            assert_eq!(pending.wait(), Ok(n));
+        }
+        assert_eq!(answer.wait(), Ok(2));
+        assert_eq!(number(&writer, Class::New, 3).wait(), Ok(3));
+        assert!(!writer.is_crowded());
+    }
+
+    #[test]
+    fn a_failure_reaches_its_whole_group_and_all_who_come_later() {
+        let writer = writer();
+        let (release, blocked) = block(&writer);
+        let before = number(&writer, Class::New, 1);
+        let failure = StoreError::Failed("on purpose".into());
+        let failing: Pending<u32, StoreError> = writer.submit(Class::New, {
+            let failure = failure.clone();
+            move |_| Err(failure)
+        });
+        let after = number(&writer, Class::Answer, 2);
+        assert_eq!(writer.health(), Ok(()));
+        drop(release);
+        assert_eq!(blocked.wait(), Ok(1));
+        for pending in [before, failing, after] {
+            assert_eq!(pending.wait(), Err(failure.clone()));
+        }
+        assert_eq!(number(&writer, Class::Answer, 3).wait(), Err(failure.clone()));
+        assert_eq!(writer.health(), Err(failure));
+    }
+
+    #[test]
+    fn a_file_that_fails_under_a_read_ends_writing() {
+        let failure = Failure::default();
+        let writer = writer_of(failure.clone());
+        assert_eq!(writer.health(), Ok(()));
+        failure.note("on purpose".into());
+        let expected = StoreError::Failed("on purpose".into());
+        assert_eq!(writer.health(), Err(expected.clone()));
+        assert_eq!(number(&writer, Class::Answer, 1).wait(), Err(expected));
+    }
+
+    #[test]
+    fn a_panic_leaves_nobody_waiting() {
+        let writer = writer();
+        let (release, blocked) = block(&writer);
+        let panicking: Pending<u32, StoreError> = writer.submit(Class::New, |_| panic!("on purpose"));
+        let after = number(&writer, Class::New, 2);
+        drop(release);
+        assert_eq!(blocked.wait(), Ok(1));
+        assert_eq!((panicking.wait(), after.wait()), (Err(StoreError::Closed), Err(StoreError::Closed)));
+        assert_eq!(number(&writer, Class::New, 3).wait(), Err(StoreError::Closed));
+    }
+
+    #[test]
+    fn what_was_taken_is_done_before_the_writer_ends() {
+        let writer = writer();
+        let (release, blocked) = block(&writer);
+        let waiting: Vec<_> = (0..2_500).map(|n| number(&writer, Class::New, n)).collect();
+        drop(release);
+        drop(writer);
+        assert_eq!(blocked.wait(), Ok(1));
+        assert!((0..).zip(waiting).all(|(n, pending)| pending.wait() == Ok(n)));
+    }
+}

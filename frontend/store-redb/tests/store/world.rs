@@ -1,0 +1,250 @@
+//! A store with a clock in the test's hands.
+
+use std::sync::Arc;
+use store::credits::Balance;
+use store::*;
+use store_redb::{Opening, RedbStore, StoreOptions};
+use tempfile::TempDir;
+
+pub const DAY: UnixMs = 24 * 60 * 60 * 1000;
+/// 2027-01-31T09:00:00Z: a start that later months must clamp.
+pub const START: UnixMs = 1_801_386_000_000;
+
+/// Opens a store, and opens what it made again after a stop.
+pub trait Kind {
+    fn open(
+        &self,
+        plans: PlanTable,
+        options: StoreOptions,
+        now: UnixMs,
+    ) -> Result<(Arc<dyn Store>, Opening), OpenError>;
+}
+
+/// redb in a folder that goes away with the test.
+pub struct InFolder(pub TempDir);
+
+impl Kind for InFolder {
+    fn open(
+        &self,
+        plans: PlanTable,
+        options: StoreOptions,
+        now: UnixMs,
+    ) -> Result<(Arc<dyn Store>, Opening), OpenError> {
+        let (store, opening) = RedbStore::open(self.0.path(), plans, options, now)?;
+        Ok((Arc::new(store), opening))
+    }
+}
+
+pub struct World {
+    kind: Box<dyn Kind>,
+    plans: PlanTable,
+    /// Whether verdicts are used across accounts, from the next opening on.
+    pub reuse: bool,
+    store: Option<Arc<dyn Store>>,
+    pub now: UnixMs,
+    /// Feeds the ids, so that a failure comes again.
+    next_id: u128,
+}
+
+/// The standard plans, and one that never resets.
+pub fn plans() -> PlanTable {
+    let mut plans: Vec<Plan> = PlanTable::standard().iter().cloned().collect();
+    let mut endless = plans[0].clone();
+    endless.id = "endless".into();
+    endless.monthly_credits = 40;
+    endless.resets = false;
+    plans.push(endless);
+    PlanTable::new(plans).unwrap()
+}
+
+impl World {
+    pub fn new() -> World {
+        World::of(Box::new(InFolder(tempfile::tempdir().unwrap())))
+    }
+
+    pub fn of(kind: Box<dyn Kind>) -> World {
+        let mut world = World { kind, plans: plans(), reuse: true, store: None, now: START, next_id: 1 };
+        world.reopen();
+        world
+    }
+
+    pub fn store(&self) -> &dyn Store {
+        &**self.store.as_ref().unwrap()
+    }
+
+    pub fn shared(&self) -> Arc<dyn Store> {
+        Arc::clone(self.store.as_ref().unwrap())
+    }
+
+    pub fn reopen(&mut self) -> Opening {
+        self.store = None;
+        let (store, opening) = self.kind.open(self.plans.clone(), self.options(), self.now).unwrap();
+        self.store = Some(store);
+        opening
+    }
+
+    pub fn reopen_with(&mut self, plans: PlanTable) -> Result<(), OpenError> {
+        self.store = None;
+        self.store = Some(self.kind.open(plans, self.options(), self.now)?.0);
+        Ok(())
+    }
+
+    fn options(&self) -> StoreOptions {
+        StoreOptions { reuse: self.reuse, ..StoreOptions::default() }
+    }
+
+    /// What ids take for randomness. True randomness does not meet the numbers by which the store counts its own
+    /// entries, and neither does this.
+    pub fn random(&mut self) -> u128 {
+        self.next_id += 1;
+        1 << 61 | self.next_id
+    }
+
+    pub fn account(&mut self, name: &str, plan: &str) -> AccountId {
+        let new =
+            NewAccount { id: AccountId::new(self.now, self.random()), name: name.into(), plan: plan.into() };
+        self.store().create_account(new, self.now).wait().unwrap().id
+    }
+
+    pub fn read(&self, id: AccountId) -> Account {
+        self.store().account(id, self.now).unwrap().unwrap()
+    }
+
+    pub fn entry_id(&mut self) -> EntryId {
+        EntryId::new(self.now, self.random())
+    }
+
+    pub fn hold(&mut self, account: AccountId, credits: u64) -> Result<HoldRef, HoldError> {
+        let hold = HoldRef { account, id: self.entry_id() };
+        self.hold_as(hold, credits).map(|_| hold)
+    }
+
+    pub fn hold_as(&self, hold: HoldRef, credits: u64) -> Result<Balance, HoldError> {
+        self.store().hold(HoldRequest { hold, credits }, self.now).wait()
+    }
+
+    pub fn settle(&self, hold: HoldRef) -> Result<Balance, SettleError> {
+        self.store().settle(hold, Settlement::default(), self.now).wait()
+    }
+
+    pub fn void(&self, hold: HoldRef) -> Result<Balance, SettleError> {
+        self.store().void(hold, self.now).wait()
+    }
+
+    /// A check that is charged and comes to this.
+    pub fn verify(&mut self, account: AccountId, address: &str, verdict: impl Into<Verdict>) {
+        let hold = self.hold(account, 1).unwrap();
+        let record = ResultRecord { address: self.store().hash_address(address), verdict: verdict.into() };
+        self.store().settle(hold, Settlement { result: Some(record) }, self.now).wait().unwrap();
+    }
+
+    /// A shared verdict, charged.
+    pub fn reuse(
+        &mut self,
+        account: AccountId,
+        address: &str,
+        verdict: impl Into<Verdict>,
+    ) -> Result<Balance, HoldError> {
+        let hold = HoldRef { account, id: self.entry_id() };
+        let record = ResultRecord { address: self.store().hash_address(address), verdict: verdict.into() };
+        self.store().charge_known(hold, record, self.now).wait()
+    }
+
+    pub fn known(&self, account: AccountId, address: &str) -> Known {
+        let address = self.store().hash_address(address);
+        self.store().known(account, &address, self.now).unwrap()
+    }
+
+    pub fn new_batch(&mut self, account: AccountId, addresses: &[&str]) -> NewBatch {
+        let row = |address: &&str| NewRow {
+            email: (*address).into(),
+            address: self.store().hash_address(&address.to_ascii_lowercase()),
+        };
+        let rows = addresses.iter().map(row).collect();
+        let id = BatchId::new(self.now, self.random());
+        NewBatch { id, account, name: None, rows, idempotency: None, mode: BatchMode::Live }
+    }
+
+    pub fn create(&self, new: NewBatch) -> Result<BatchCreated, BatchError> {
+        self.store().create_batch(new, self.now).wait()
+    }
+
+    pub fn batch(&mut self, account: AccountId, addresses: &[&str]) -> BatchId {
+        let new = self.new_batch(account, addresses);
+        self.create(new).unwrap().batch
+    }
+
+    pub fn answer(&self, batch: BatchId, answers: &[(u32, RowOutcome)]) -> Vec<BatchId> {
+        let answer = |&(index, outcome): &_| RowAnswer { batch, index, outcome };
+        self.store().answer_rows(answers.iter().map(answer).collect(), self.now).wait().unwrap()
+    }
+
+    pub fn view(&self, account: AccountId, batch: BatchId) -> Option<BatchView> {
+        self.store().batch(account, batch, self.now).unwrap()
+    }
+
+    /// Everything that is past its time goes.
+    pub fn purge(&self) -> Purged {
+        let mut sum = Purged::default();
+        loop {
+            let purged = self.store().purge(self.now).wait().unwrap();
+            sum.results += purged.results;
+            sum.batches += purged.batches;
+            sum.ended += purged.ended;
+            sum.idempotency_keys += purged.idempotency_keys;
+            sum.sessions += purged.sessions;
+            sum.lists += purged.lists;
+            sum.connections += purged.connections;
+            sum.clients += purged.clients;
+            sum.withdrawn += purged.withdrawn;
+            sum.vault_keys += purged.vault_keys;
+            if !purged.more {
+                return sum;
+            }
+        }
+    }
+
+    pub fn grant(&mut self, account: AccountId, credits: u64) -> Result<Account, ChangeError> {
+        let grant = Grant { id: self.entry_id(), account, credits, note: "test".into() };
+        self.store().grant(grant, self.now).wait()
+    }
+
+    pub fn set_plan(&self, id: AccountId, plan: &str) -> Result<Account, ChangeError> {
+        self.store().set_plan(id, plan.into(), self.now).wait()
+    }
+
+    pub fn set_status(&self, id: AccountId, status: SubscriptionStatus) -> Account {
+        self.store().set_status(id, status, self.now).wait().unwrap()
+    }
+
+    /// A key whose hash is as good as any: the store does not know what it is made of.
+    pub fn new_key(&mut self, account: AccountId, label: &str) -> NewKey {
+        let mut hash = [0; 32];
+        hash[..16].copy_from_slice(&self.random().to_be_bytes());
+        NewKey {
+            id: KeyId::new(self.now, self.random()),
+            account,
+            mode: KeyMode::Live,
+            hash,
+            last4: *b"wxyz",
+            label: label.into(),
+        }
+    }
+
+    /// The ledger adds up, and the balance is what is said: plan credits and pack credits left, held, spent, expired.
+    #[track_caller]
+    pub fn check(&self, id: AccountId, expected: (u64, u64, u64, u64, u64)) {
+        let balance = self.read(id).balance;
+        let Balance { plan_left, pack_left, held, spent, expired, .. } = balance;
+        assert_eq!((plan_left, pack_left, held, spent, expired), expected, "{balance:?}");
+        self.check_sums();
+    }
+
+    #[track_caller]
+    pub fn check_sums(&self) {
+        assert_eq!(self.store().audit(None).unwrap().faults, Vec::<String>::new());
+        for account in self.store().accounts(None, usize::MAX, self.now).unwrap() {
+            assert!(account.balance.is_balanced(), "{account:?}");
+        }
+    }
+}
