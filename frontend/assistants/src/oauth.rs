@@ -10,7 +10,6 @@
 //! signed in there, [`token`] gives tokens for the code. What is durable about it is the store's
 //! ([`store::Connections`]).
 
-pub mod base64;
 pub mod client;
 pub mod document;
 pub mod fetch;

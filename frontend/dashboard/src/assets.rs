@@ -1,8 +1,9 @@
 //! The style and the script, inside of the binary. Their names hold a hash of their content, so that browsers may keep
 //! them for ever and get new ones with a new version.
 
-use super::guard::hex;
-use super::{Problem, Visit};
+use crate::problem::Problem;
+use crate::visit::Visit;
+use data_encoding::HEXLOWER;
 use http_core::Reply;
 use ring::digest::{SHA256, digest};
 use std::sync::LazyLock;
@@ -44,7 +45,7 @@ impl Asset {
 
     fn hashed_name(&self) -> String {
         let hash = digest(&SHA256, self.text.as_bytes());
-        format!("{}-{}.{}", self.stem, hex(&hash.as_ref()[..8]), self.extension)
+        format!("{}-{}.{}", self.stem, HEXLOWER.encode(&hash.as_ref()[..8]), self.extension)
     }
 }
 

@@ -4,7 +4,9 @@
 
 use super::form::token_field;
 use super::signin::{EMAIL_BYTES_MAX, notice};
-use super::{Problem, Visit, chart, page};
+use super::{chart, page};
+use crate::problem::Problem;
+use crate::visit::Visit;
 use api::{Findings, Reason};
 use checks::counters::Checked;
 use checks::full::Payer;

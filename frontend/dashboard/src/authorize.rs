@@ -6,7 +6,9 @@
 //! The request stands in the consent form and is read anew, whole, when that is sent.
 
 use crate::form::{Form, token_field};
-use crate::{Problem, Visit, page};
+use crate::page;
+use crate::problem::Problem;
+use crate::visit::Visit;
 use assistants::Assistants;
 use assistants::oauth::client::{self, Client, NoClient};
 use assistants::oauth::document::NoDocument;

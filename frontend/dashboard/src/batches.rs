@@ -1,7 +1,9 @@
 //! `/batches/{id}`: a batch that the API made, as its owner sees it.
 
 use super::sessions::time;
-use super::{Problem, Visit, chart, page};
+use super::{chart, page};
+use crate::problem::Problem;
+use crate::visit::Visit;
 use api::Reason;
 use http_core::Reply;
 use maud::{Markup, html};

@@ -1,9 +1,11 @@
 //! `/connections`: which assistants may act for the account, what they have used, and the end of that.
 
 use crate::form::token_field;
+use crate::page;
+use crate::problem::Problem;
 use crate::session::SignedIn;
 use crate::sessions::time;
-use crate::{Problem, Visit, page};
+use crate::visit::Visit;
 use http_core::Reply;
 use maud::{Markup, html};
 use store::clock;

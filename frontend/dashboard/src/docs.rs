@@ -1,6 +1,8 @@
 //! `/docs`: the reference of the API, with and without a dashboard around it.
 
-use super::{Problem, Visit, page};
+use super::page;
+use crate::problem::Problem;
+use crate::visit::Visit;
 use http_core::Reply;
 use maud::PreEscaped;
 

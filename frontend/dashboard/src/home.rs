@@ -2,7 +2,9 @@
 
 use super::session::SignedIn;
 use super::sessions::time;
-use super::{Problem, Visit, batches, chart, page};
+use super::{batches, chart, page};
+use crate::problem::Problem;
+use crate::visit::Visit;
 use http_core::Reply;
 use maud::html;
 use store::clock;

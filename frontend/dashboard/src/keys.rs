@@ -4,10 +4,12 @@
 //! key. It is not the caller's to choose: limits count accounts and connections under ids of their bits.
 
 use super::form::token_field;
+use super::page;
 use super::session::SignedIn;
 use super::sessions::time;
 use super::signin::notice;
-use super::{Problem, Visit, page};
+use crate::problem::Problem;
+use crate::visit::Visit;
 use checks::auth::ApiKey;
 use checks::throttle::TooOften;
 use http_core::Reply;

@@ -3,6 +3,7 @@
 //! [`upload`] takes the file in, [`pages`] shows where it stands, [`work`] is the thread that reads lists and makes
 //! their batches, [`download`] gives the result, which the thread of [`downloads`] makes. The content lies sealed in the store's parts; [`Parts`] reads it.
 
+mod cleaned;
 pub mod download;
 pub mod downloads;
 pub mod pages;

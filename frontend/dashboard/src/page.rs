@@ -20,6 +20,19 @@ const PLACES: &[(&str, &str)] = &[
     ("/sessions", "Sessions"),
 ];
 
+/// Longest path that a visitor is sent to after signing in: a request for consent has a long query.
+const NEXT_BYTES_MAX: usize = 8 * 1024;
+
+/// A path of ours to go to; `/` for anything else. What browsers could take for another site's address is not one:
+/// `//host`, and backslashes and control characters, which they mend.
+pub fn next(path: &str) -> &str {
+    let is_local = path.starts_with('/')
+        && !path.starts_with("//")
+        && path.len() <= NEXT_BYTES_MAX
+        && path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    if is_local { path } else { "/" }
+}
+
 /// A whole page, status 200. `title` stands in the window's title, not in the page.
 pub fn page(title: &str, signed_in: Option<&SignedIn>, body: Markup) -> Reply {
     page_at(title, None, signed_in, body)
@@ -150,5 +163,29 @@ mod tests {
         let reply = allow_form_target(page("t", None, html! {}), "https://client.example");
         let policy = reply.headers.iter().find(|(name, _)| *name == "content-security-policy").unwrap();
         assert!(policy.1.contains("form-action 'self' https://client.example;"));
+    }
+
+    #[test]
+    fn a_visitor_is_sent_to_a_path_of_ours_alone() {
+        for good in ["/", "/keys", "/oauth/authorize?client_id=https%3A%2F%2Fx", "/a//b"] {
+            assert_eq!(next(good), good);
+        }
+        let long = format!("/{}", "a".repeat(NEXT_BYTES_MAX));
+        for bad in [
+            "",
+            "keys",
+            "//evil.example",
+            "/\\evil.example",
+            "\\\\evil.example",
+            "https://evil.example",
+            "javascript:alert(1)",
+            "/\t/evil.example",
+            "/\r\nSet-Cookie: a=b",
+            "/a b",
+            "/é",
+            &long,
+        ] {
+            assert_eq!(next(bad), "/", "{bad}");
+        }
     }
 }

@@ -1,7 +1,9 @@
 //! `/plan`: what the account's plan gives, and what others would.
 
+use super::page;
 use super::sessions::time;
-use super::{Problem, Visit, page};
+use crate::problem::Problem;
+use crate::visit::Visit;
 use http_core::Reply;
 use maud::html;
 use store::SubscriptionStatus;

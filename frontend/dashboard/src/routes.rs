@@ -1,35 +1,15 @@
 //! The one table of the dashboard's pages and forms: method, path, who may ask, what body there is, handler.
 
 use super::{
-    Problem, Visit, assets, attempt, authorize, batches, connections, docs, home, keys, lists, plan, session,
-    sessions, signin, signup, usage,
+    assets, attempt, authorize, batches, connections, docs, home, keys, lists, plan, sessions, signin,
+    signup, usage,
 };
+use crate::access::{Access, Body};
+use crate::problem::Problem;
+use crate::visit::Visit;
 use http_core::{Method, Refusal, Reply, route};
 use std::future::Future;
 use std::pin::Pin;
-
-/// Who may ask.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    /// Anybody; a form has the token of a session, or of a visitor without one.
-    Anybody,
-    /// Whoever has signed in; a form has the session's token.
-    SignedIn,
-}
-
-/// What is read of a body.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Body {
-    /// Nothing.
-    None,
-    /// The fields of a form, whose origin and token are checked before the handler runs.
-    Form {
-        /// The longest that is read.
-        bytes_max: usize,
-    },
-    /// A form with a file, which the handler takes in as it comes; the handler checks its token.
-    Upload,
-}
 
 /// A form of a few fields.
 pub const FORM: Body = Body::Form { bytes_max: 16 * 1024 };
@@ -99,7 +79,7 @@ const ROUTES: &[Route] = &[
     send("/sessions/end", Access::SignedIn, |visit| Box::pin(sessions::end(visit))),
     send("/sessions/password", Access::SignedIn, |visit| Box::pin(sessions::set_password(visit))),
     send("/sessions/end-others", Access::SignedIn, |visit| Box::pin(sessions::end_others(visit))),
-    send("/signout", Access::SignedIn, |visit| Box::pin(session::sign_out(visit))),
+    send("/signout", Access::SignedIn, |visit| Box::pin(signin::sign_out(visit))),
 ];
 
 /// What was found at a path of the dashboard.

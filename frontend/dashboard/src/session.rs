@@ -4,8 +4,11 @@
 //! cookie that somebody planted before is worth nothing afterwards. The `__Host-` prefix (RFC 6265bis 4.1.3.2) keeps
 //! other hosts of the same domain from setting it.
 
-use super::guard::{hex, next};
-use super::{Head, Problem, Visit, page};
+use super::page;
+use super::page::next;
+use crate::head::Head;
+use crate::problem::Problem;
+use data_encoding::HEXLOWER;
 use http_core::{Method, Reply};
 use ring::digest::{SHA256, digest};
 use std::fmt;
@@ -51,7 +54,8 @@ pub async fn signed_in(store: &dyn Store, head: &Head, now: UnixMs) -> Result<Op
             tracing::warn!("the use of a session was not noted: {error}");
         }
     }
-    let csrf = hex(digest(&SHA256, format!("mailprobe session form {token}").as_bytes()).as_ref());
+    let csrf =
+        HEXLOWER.encode(digest(&SHA256, format!("mailprobe session form {token}").as_bytes()).as_ref());
     Ok(Some(SignedIn { account, session: hash, csrf }))
 }
 
@@ -84,15 +88,6 @@ impl Beginning {
     pub fn split(self) -> (NewSession, String) {
         (self.session, self.cookie)
     }
-}
-
-/// `POST /signout`.
-pub async fn sign_out(visit: Visit) -> Result<Reply, Problem> {
-    let signed_in = visit.signed_in()?;
-    visit.checks.store.end_session(signed_in.account, signed_in.session).await?;
-    Ok(page::see_other("/")
-        .header("set-cookie", set_cookie(SESSION_COOKIE, "", 0))
-        .header("clear-site-data", "\"cache\", \"cookies\", \"storage\""))
 }
 
 /// Where somebody goes who has to sign in first; afterwards they are back.
@@ -128,7 +123,7 @@ pub fn set_cookie(name: &str, value: &str, seconds: u64) -> String {
 pub fn random_token() -> Result<String, Problem> {
     let mut bits = [0; TOKEN_CHARS / 2];
     getrandom::fill(&mut bits).map_err(|error| Problem::unready().inside(error))?;
-    Ok(hex(&bits))
+    Ok(HEXLOWER.encode(&bits))
 }
 
 /// What is stored of a token.

@@ -1,10 +1,12 @@
 //! `/sessions`: where the account's user is signed in, and the end of that.
 
 use super::form::token_field;
-use super::guard::hex;
 use super::session::{SignedIn, token_hash};
 use super::signin::{EMAIL_BYTES_MAX, busy, notice};
-use super::{Problem, Visit, page, password};
+use super::{page, password};
+use crate::problem::Problem;
+use crate::visit::Visit;
+use data_encoding::HEXLOWER;
 use engine::proto::address::Address;
 use http_core::Reply;
 use maud::{Markup, html};
@@ -23,7 +25,7 @@ pub async fn end(visit: Visit) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
     let named = visit.form.text("session");
     let sessions = visit.checks.store.sessions(signed_in.account, clock::now())?;
-    let session = sessions.iter().find(|session| hex(&session.hash) == named);
+    let session = sessions.iter().find(|session| HEXLOWER.encode(&session.hash) == named);
     // Another account's sessions are not in the list: as good as not there.
     let session = session.ok_or_else(Problem::not_found)?;
     visit.checks.store.end_session(signed_in.account, session.hash).await?;
@@ -137,7 +139,7 @@ fn row(session: &Session, signed_in: &SignedIn) -> Markup {
             td {
                 form method="post" action="/sessions/end" {
                     (token_field(&signed_in.csrf))
-                    input type="hidden" name="session" value=(hex(&session.hash));
+                    input type="hidden" name="session" value=(HEXLOWER.encode(&session.hash));
                     button.small.quiet type="submit" aria-label={ "End the session of " (session.agent) } { "End" }
                 }
             }

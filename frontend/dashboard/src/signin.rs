@@ -4,8 +4,10 @@
 //! before the password is looked at.
 
 use super::form::token_field;
-use super::session::{Beginning, token_hash};
-use super::{Problem, Visit, guard, page};
+use super::session::{Beginning, SESSION_COOKIE, set_cookie, token_hash};
+use super::{guard, page};
+use crate::problem::Problem;
+use crate::visit::Visit;
 use checks::throttle::TooOften;
 use http_core::Reply;
 use maud::{Markup, html};
@@ -25,7 +27,7 @@ impl From<TooOften> for Problem {
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     let next = visit.query("next").unwrap_or_default();
     if visit.signed_in.is_some() {
-        return Ok(page::see_other(guard::next(&next).to_owned()));
+        return Ok(page::see_other(page::next(&next).to_owned()));
     }
     render(&visit, &next, "", None)
 }
@@ -90,7 +92,7 @@ fn render(visit: &Visit, next: &str, email: &str, wrong: Option<&str>) -> Result
             (notice(wrong))
             form method="post" action="/signin" {
                 (token_field(&token))
-                @if guard::next(next) != "/" { input type="hidden" name="next" value=(next); }
+                @if page::next(next) != "/" { input type="hidden" name="next" value=(next); }
                 label for="email" { "E-mail address" }
                 input #email name="email" type="email" autocomplete="username" required maxlength="320" value=(email);
                 label for="password" { "Password" }
@@ -151,4 +153,13 @@ pub async fn submit_link(visit: Visit) -> Result<Reply, Problem> {
 
 fn used_up() -> Problem {
     Problem::new(404, "This sign-in link was used, or its 15 minutes are over. Ask for another one.")
+}
+
+/// `POST /signout`.
+pub async fn sign_out(visit: Visit) -> Result<Reply, Problem> {
+    let signed_in = visit.signed_in()?;
+    visit.checks.store.end_session(signed_in.account, signed_in.session).await?;
+    Ok(page::see_other("/")
+        .header("set-cookie", set_cookie(SESSION_COOKIE, "", 0))
+        .header("clear-site-data", "\"cache\", \"cookies\", \"storage\""))
 }

@@ -6,7 +6,9 @@
 use super::form::token_field;
 use super::session::Beginning;
 use super::signin::{EMAIL_BYTES_MAX, busy, end_former, enter, notice};
-use super::{Problem, Visit, guard, page, password};
+use super::{guard, page, password};
+use crate::problem::Problem;
+use crate::visit::Visit;
 use engine::proto::address::Address;
 use http_core::Reply;
 use maud::html;

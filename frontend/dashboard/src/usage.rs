@@ -1,6 +1,8 @@
 //! `/usage`: what was checked on each day, and what came of it.
 
-use super::{Problem, Visit, chart, page};
+use super::{chart, page};
+use crate::problem::Problem;
+use crate::visit::Visit;
 use http_core::Reply;
 use maud::html;
 use store::clock;

@@ -9,6 +9,7 @@ use crate::columns::{self, Columns};
 use crate::json::{self, Object};
 use crate::{Format, ListError};
 use bounded::Bounded;
+pub use bounded::ROW_BYTES_MAX;
 use csv::ByteRecord;
 use engine_proto::address::Address;
 pub use shape::Shape;
@@ -20,8 +21,6 @@ use std::path::Path;
 const SAMPLE_BYTES: u64 = 64 * 1024;
 /// Most records of it.
 const SAMPLE_RECORDS: usize = 100;
-/// Longest row. An opening quote that is never closed would otherwise swallow the rest of the list.
-pub const ROW_BYTES_MAX: usize = 1024 * 1024;
 /// How much is read at once.
 const BUFFER: usize = 64 * 1024;
 

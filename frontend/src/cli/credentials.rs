@@ -6,10 +6,10 @@
 use super::place::{Place, execute, output_failed, unexpected};
 use super::table::write_json;
 use clap::Subcommand;
-use dashboard::guard::hex;
 use dashboard::password;
 use dashboard::session::token_hash;
 use dashboard::signin::EMAIL_BYTES_MAX;
+use data_encoding::HEXLOWER;
 use engine::proto::address::Address;
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use serde::Serialize;
@@ -77,7 +77,7 @@ fn set_password(account: String, email: Option<String>, place: Place<'_>) -> Res
 fn sign_in_link(account: String, json: bool, place: Place<'_>, out: &mut dyn Write) -> Result<(), String> {
     let mut bits = [0; 32];
     getrandom::fill(&mut bits).map_err(|error| format!("no random bits: {error}"))?;
-    let token = hex(&bits);
+    let token = HEXLOWER.encode(&bits);
     match execute(place, false, Command::AccountSignInLink { account, hash: token_hash(&token) })? {
         Response::Account(_) => {}
         other => return Err(unexpected(&other)),

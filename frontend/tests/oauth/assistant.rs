@@ -61,7 +61,7 @@ pub fn register(server: &Server, redirect: &str) -> String {
 /// SHA-256 of a verifier in base64url.
 pub fn challenge(verifier: &str) -> String {
     let hash = digest(&SHA256, verifier.as_bytes());
-    assistants::oauth::base64::to_url(hash.as_ref())
+    data_encoding::BASE64URL_NOPAD.encode(hash.as_ref())
 }
 
 /// The fields of a good request for consent.

@@ -7,7 +7,7 @@
 //!
 //! JSON-RPC 2.0 without batches. <https://modelcontextprotocol.io/specification/2026-07-28/basic>.
 
-use crate::oauth::base64;
+use data_encoding::BASE64;
 use serde_json::{Map, Value, json};
 
 /// The revision without a handshake.
@@ -185,7 +185,7 @@ fn check_modern(request: &Request, headers: Headers<'_>) -> Result<(), Answer> {
 /// A header's value: plain, or `=?base64?...?=`; none of an encoding that is broken.
 fn decode_name(header: &str) -> Option<String> {
     match header.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
-        Some(encoded) => String::from_utf8(base64::from_standard(encoded)?).ok(),
+        Some(encoded) => String::from_utf8(BASE64.decode(encoded.as_bytes()).ok()?).ok(),
         None => Some(header.to_owned()),
     }
 }

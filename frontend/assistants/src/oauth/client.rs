@@ -5,7 +5,7 @@
 
 use super::document::NoDocument;
 use super::uri::Uri;
-use crate::Assistants;
+use crate::call::Assistants;
 use checks::Checks;
 use store::clock;
 use store::{CLIENT_NAME_CHARS_MAX, ClientId, StoreError};

@@ -1,14 +1,14 @@
 //! Proof Key for Code Exchange (RFC 7636) by the method S256, which alone is taken (OAuth 2.1 7.5.2).
 
-use super::base64;
 use super::secret::sha256;
+use data_encoding::BASE64URL_NOPAD;
 
 /// The method's name.
 pub const METHOD: &str = "S256";
 
 /// Reads a challenge: the SHA-256 that its verifier must have.
 pub fn challenge(text: &str) -> Option<[u8; 32]> {
-    base64::from_url(text)?.try_into().ok()
+    BASE64URL_NOPAD.decode(text.as_bytes()).ok()?.try_into().ok()
 }
 
 /// The challenge of a verifier; none of a text that cannot be one (RFC 7636 4.1).

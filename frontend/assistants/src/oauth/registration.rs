@@ -8,7 +8,7 @@ use super::client::clean_name;
 use super::site::SCOPE;
 use super::uri::Uri;
 use super::{failed, json_error};
-use crate::Call;
+use crate::call::Call;
 use http_core::Reply;
 use serde_json::{Map, Value, json};
 use store::clock;

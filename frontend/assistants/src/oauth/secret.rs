@@ -5,7 +5,7 @@
 //! one that changes with each use (RFC 9700 4.14.2). So an old one is known as such for as long as the connection
 //! lasts, and one row remembers all of them.
 
-use super::base64;
+use data_encoding::BASE64URL_NOPAD;
 use std::fmt;
 use store::SecretHash;
 
@@ -125,7 +125,7 @@ pub fn sha256(bytes: &[u8]) -> [u8; 32] {
 fn random_part() -> Result<String, std::io::Error> {
     let mut bits = [0; 32];
     getrandom::fill(&mut bits).map_err(std::io::Error::from)?;
-    Ok(base64::to_url(&bits))
+    Ok(BASE64URL_NOPAD.encode(&bits))
 }
 
 /// What stands behind the prefix, if it has the right length and letters.

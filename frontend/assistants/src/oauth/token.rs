@@ -5,7 +5,7 @@ use super::pkce;
 use super::secret::{RefreshToken, Secret};
 use super::site::SCOPE;
 use super::{failed, json_error, json_reply};
-use crate::Call;
+use crate::call::Call;
 use http_core::Query;
 use http_core::Reply;
 use serde_json::json;

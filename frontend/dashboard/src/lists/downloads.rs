@@ -4,7 +4,7 @@
 //! asks this thread for one piece after another, the next one when the last was taken, and waits behind the pieces of all others. Each
 //! holds some MiB (the window of its compression, a row), so only a few are open at once; others wait for their place, not for long.
 
-use super::download::Cleaned;
+use super::cleaned::Cleaned;
 use checks::survive;
 use lists::Format;
 use std::collections::{HashMap, VecDeque};

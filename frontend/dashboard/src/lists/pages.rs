@@ -1,10 +1,12 @@
 //! `/lists` and `/lists/{id}`: uploading a list, starting it, and where it stands.
 
 use crate::form::token_field;
+use crate::problem::Problem;
 use crate::session::SignedIn;
 use crate::sessions::time;
 use crate::signin::notice;
-use crate::{Problem, Visit, chart, page};
+use crate::visit::Visit;
+use crate::{chart, page};
 use api::Reason;
 use http_core::Reply;
 use maud::{Markup, html};

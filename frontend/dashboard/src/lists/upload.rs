@@ -8,12 +8,13 @@
 pub mod fuzzing;
 
 use super::pages;
+use crate::access::Access;
 use crate::form::{Form, TOKEN};
-use crate::{Access, Problem, Visit, guard, page};
-use bytes::Bytes;
+use crate::incoming::Incoming;
+use crate::problem::Problem;
+use crate::visit::Visit;
+use crate::{guard, page};
 use http_core::Reply;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use store::clock;
 use store::id::random_bits;
@@ -37,15 +38,6 @@ const FIELDS_MAX: usize = 8;
 const BESIDE_BYTES_MAX: u64 = (FIELDS_MAX as u64 + 1) * (FIELD_BYTES_MAX + HEAD_BYTES_MAX) as u64;
 /// What is kept of a file's name.
 const NAME_CHARS_MAX: usize = 100;
-
-/// What comes of a body, piece by piece. The one who gives it bounds its time.
-pub trait Incoming {
-    /// The next piece; none at the end.
-    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Option<Bytes>, Problem>> + '_>>;
-
-    /// How many bytes come at most, where that is known.
-    fn most(&self) -> Option<u64>;
-}
 
 /// `POST /lists`.
 pub async fn submit(mut visit: Visit) -> Result<Reply, Problem> {
@@ -338,6 +330,9 @@ fn unreadable() -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::Bytes;
+    use std::future::Future;
+    use std::pin::Pin;
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 

@@ -1,7 +1,9 @@
 //! A reader that gives no more than one row's worth of bytes until it is told that the row has ended.
 
-use super::ROW_BYTES_MAX;
 use std::io::{Error, ErrorKind, Read, Result};
+
+/// Longest row. An opening quote that is never closed would otherwise swallow the rest of the list.
+pub const ROW_BYTES_MAX: usize = 1024 * 1024;
 
 /// See the module. What is read ahead counts too, so that a row may be somewhat shorter than the bound.
 pub(super) struct Bounded<R> {

@@ -3,7 +3,6 @@
 use super::Note;
 use crate::worker::Worker;
 use bytes::Bytes;
-use dashboard::lists::upload;
 use dashboard::{Asked, Body, Dashboard, Found, Given, Head, Problem};
 use http_body_util::BodyExt;
 use http_core::Reply;
@@ -120,7 +119,7 @@ fn piece_time(taken: u64, took: Duration) -> Duration {
     all.saturating_sub(took).min(PIECE_TIME_MAX)
 }
 
-impl upload::Incoming for Upload {
+impl dashboard::Incoming for Upload {
     fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Option<Bytes>, Problem>> + '_>> {
         Box::pin(async {
             let Some(body) = &mut self.body else { return Ok(None) };

@@ -8,7 +8,7 @@
 //! ```
 
 use super::Kept;
-use dashboard::guard::hex;
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use engine::proto::limits::REFUSALS_STEPS;
 use engine::{KeptRefusals, KeptStep};
 use ring::digest::{SHA256, digest};
@@ -30,7 +30,7 @@ pub(super) enum Fault {
 
 /// The text of a file.
 pub(super) fn render(kept: &Kept) -> String {
-    let mut text = format!("{TITLE}{VERSION}\nsecret {}\n", hex(&kept.secret));
+    let mut text = format!("{TITLE}{VERSION}\nsecret {}\n", HEXLOWER.encode(&kept.secret));
     for site in &kept.refusals {
         // Writing to a string does not fail.
         let _ = write!(text, "site {:016x}", site.key);
@@ -79,18 +79,11 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Kept, Fault> {
 }
 
 fn sum(text: &str) -> String {
-    hex(&digest(&SHA256, text.as_bytes()).as_ref()[..8])
+    HEXLOWER.encode(&digest(&SHA256, text.as_bytes()).as_ref()[..8])
 }
 
 fn read_secret(text: &str) -> Option<[u8; 32]> {
-    let mut secret = [0; 32];
-    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    for (byte, digits) in secret.iter_mut().zip(text.as_bytes().chunks(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
-    }
-    Some(secret)
+    HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()?.try_into().ok()
 }
 
 fn read_site(text: &str) -> Option<KeptRefusals> {

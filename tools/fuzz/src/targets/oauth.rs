@@ -7,9 +7,10 @@ use assistants::oauth::client::clean_name;
 use assistants::oauth::secret::{RefreshToken, Secret};
 use assistants::oauth::site::Site;
 use assistants::oauth::uri::{self, Uri};
-use assistants::oauth::{base64, document, fetch, pkce, registration, token};
+use assistants::oauth::{document, fetch, pkce, registration, token};
 use dashboard::authorize::challenge;
 use dashboard::form::Form;
+use data_encoding::BASE64URL_NOPAD;
 use fastrand::Rng;
 use http_core::Query;
 use serde_json::Value;
@@ -212,7 +213,9 @@ fn authorize(bytes: &[u8]) -> Result<(), String> {
     let site = Site::new(None, SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)), false)?;
     let Ok(challenge) = challenge(&form, &site) else { return Ok(()) };
     let asked = form.text("code_challenge");
-    if base64::to_url(&challenge) != asked || !form.text("resource").to_ascii_lowercase().ends_with("/mcp") {
+    if BASE64URL_NOPAD.encode(&challenge) != asked
+        || !form.text("resource").to_ascii_lowercase().ends_with("/mcp")
+    {
         return Err("a request is taken that is none".into());
     }
     Ok(())
@@ -241,7 +244,7 @@ fn redirect(text: &str) -> Result<(), String> {
     }
 }
 
-/// What is read as a secret or as base64 is written as it was.
+/// What is read as a secret or a challenge is written as it was.
 fn secrets(text: &str) -> Result<(), String> {
     let code = Secret::parse_code(text).or_else(|| Secret::parse_access(text));
     let refresh = RefreshToken::parse(text);
@@ -251,14 +254,7 @@ fn secrets(text: &str) -> Result<(), String> {
     if refresh.is_some_and(|token| token.reveal() != text) {
         return Err("a refresh token is read as another one".into());
     }
-    if base64::from_url(text).is_some_and(|bytes| base64::to_url(&bytes) != text) {
-        return Err("base64url is read that would not be written".into());
-    }
-    let plain = text.trim_end_matches('=').replace('+', "-").replace('/', "_");
-    if base64::from_standard(text).is_some_and(|bytes| base64::to_url(&bytes) != plain) {
-        return Err("base64 is read that would not be written".into());
-    }
-    let challenge = pkce::challenge(text).map(|bytes| base64::to_url(&bytes));
+    let challenge = pkce::challenge(text).map(|bytes| BASE64URL_NOPAD.encode(&bytes));
     if challenge.is_some_and(|again| again != text) {
         return Err("a challenge is read that would not be written".into());
     }

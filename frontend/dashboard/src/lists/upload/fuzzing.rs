@@ -1,6 +1,8 @@
 //! The reader of uploads as a function of bytes.
 
-use super::{Incoming, Multipart, Problem, fields};
+use super::{Multipart, fields};
+use crate::incoming::Incoming;
+use crate::problem::Problem;
 use bytes::Bytes;
 use std::future::Future;
 use std::pin::{Pin, pin};
