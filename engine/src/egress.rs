@@ -201,8 +201,8 @@ impl Source {
         self.families.have(address)
     }
 
-    /// What stands behind a destination in the stories of sessions.
-    pub(crate) fn in_stories(&self) -> String {
+    /// What stands behind a destination in the wants_traces of sessions.
+    pub(crate) fn in_traces(&self) -> String {
         match self.way {
             Way::Kernel => String::new(),
             Way::Address(address) => format!(" from {address}"),

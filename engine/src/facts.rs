@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// Answers with the facts of a domain, or with none where its DNS could not be read before `deadline`.
-pub(crate) async fn tell<R: Runtime>(
+pub(crate) async fn answer<R: Runtime>(
     shard: Rc<Shard<R>>,
     domain: Domain,
     asker: Asker<Option<DnsFacts>>,

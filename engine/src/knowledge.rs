@@ -402,7 +402,7 @@ impl Knowledge {
     /// Whether a row of a list or batch needs no question: two sessions showed that every recipient of its domain is
     /// accepted at the host that would be asked. Whoever waits for the answer is asked about all the same, and so is one
     /// that was asked about before: a server that accepts strangers may still refuse the mailbox that it closed.
-    pub(crate) fn spares(&self, work: &Work, host: &Rc<str>, now: Instant) -> bool {
+    pub(crate) fn needs_no_question(&self, work: &Work, host: &Rc<str>, now: Instant) -> bool {
         if work.priority == Priority::Single || work.tried != 0 || work.returns > 0 {
             return false;
         }

@@ -6,17 +6,17 @@
 #![deny(missing_docs)]
 
 pub mod config;
-mod crowd;
 mod egress;
 mod ehlo;
 mod facts;
-mod flight;
 mod host;
+mod in_flight;
 mod inbox;
 mod inquiry;
 mod knowledge;
 mod probe;
 mod queue;
+mod quota;
 mod refusals;
 mod resolver;
 mod runtime;
@@ -122,7 +122,7 @@ pub enum Outage {
     Unavailable,
     /// As many addresses of its site wait as may: hand it over again when some of them have been answered. Never said
     /// to a [`Priority::Single`].
-    Crowded,
+    SiteFull,
     /// The site has refused as many recipients within the hour as our own budget allows, so nothing was asked: ask again
     /// after this long.
     OverBudget(Duration),
@@ -525,8 +525,8 @@ impl Client {
 
     /// About how many of its requests servers have spoken so far, whatever that turns out to be worth: their answers may
     /// be held until the session shows. With a slow server it grows long before the first of them is answered.
-    pub fn heard(&self) -> u64 {
-        self.mailbox.heard()
+    pub fn answers(&self) -> u64 {
+        self.mailbox.answers()
     }
 
     /// Has every request of this client that is under way answered soon, with what is known by then.

@@ -10,7 +10,7 @@ mod transaction;
 
 use crate::Priority;
 use crate::egress::rest;
-use crate::flight::Flight;
+use crate::in_flight::InFlight;
 use crate::runtime::Runtime;
 use crate::session::Session;
 use crate::shard::{Shard, queue};
@@ -31,10 +31,10 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use transaction::{After, Answered, Course, Heard, Recipients};
+use transaction::{Answered, NextStep, Recipients, ReplyEffect, SessionState};
 
 /// What a session task does behind a session.
-enum Then {
+enum NextSession {
     /// Another session, if there is work.
     Again,
     /// Nothing: there is none.
@@ -51,20 +51,20 @@ pub(crate) async fn serve<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>) {
         }
         let then = match open(shard, group, index).await {
             Some(session) => converse(shard, group, index, session).await,
-            None => Then::Again,
+            None => NextSession::Again,
         };
-        strand(shard, group);
-        if let Then::End = then {
+        answer_unroutable(shard, group);
+        if let NextSession::End = then {
             break;
         }
     }
-    strand(shard, group);
+    answer_unroutable(shard, group);
 }
 
 /// Answers those for whom no route is left.
-pub(crate) fn strand<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>) {
+pub(crate) fn answer_unroutable<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>) {
     let now = R::now();
-    group.take_stranded(now).into_iter().for_each(|work| shard.give_up(work, now));
+    group.take_unroutable(now).into_iter().for_each(|work| shard.give_up(work, now));
 }
 
 /// Connects to a route and brings the session to where it takes transactions; `None` when it does not get there.
@@ -75,13 +75,13 @@ async fn open<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize)
     let config = Rc::clone(&shard.sessions[source]);
     let starttls = !route.plain_only.get();
     let limit = R::now() + shard.session_limit;
-    let story = shard.story();
+    let trace = shard.trace();
     let connected =
-        Session::connect(config, Rc::clone(&route.host), destination, starttls, limit, story).await;
+        Session::connect(config, Rc::clone(&route.host), destination, starttls, limit, trace).await;
     let mut session = match connected {
         Ok(session) => session,
-        Err((error, story)) => {
-            shard.tell(group, story);
+        Err((error, trace)) => {
+            shard.add_trace(group, trace);
             unreachable(shard, group, index, &error);
             return None;
         }
@@ -98,7 +98,7 @@ async fn open<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize)
             Some(session)
         }
         Event::Over(closure) => {
-            shard.tell(group, session.story.take());
+            shard.add_trace(group, session.trace.take());
             session_refused(shard, group, index, &closure);
             None
         }
@@ -113,35 +113,35 @@ async fn converse<R: Runtime>(
     group: &Rc<Group>,
     index: usize,
     mut session: Box<Session<R>>,
-) -> Then {
+) -> NextSession {
     let context = ProbeContext { shard, group, index };
     let one_transaction = session.dialog.extensions().transactions_max == Some(1)
         || group.site.pace.borrow().bears_one_transaction();
-    let mut course = Course::new(one_transaction);
-    group.hold(&course.held);
-    let end = transact(&context, &mut session, &mut course).await;
+    let mut state = SessionState::new(one_transaction);
+    group.hold(&state.held);
+    let end = transact(&context, &mut session, &mut state).await;
     if let SessionEnd::Quit(_) = end
         && let Some(closure) = session.ending()
     {
         // The server said so in one breath with what made us leave.
-        blame(&context, &closure, &course.tally);
+        blame(&context, &closure, &state.tally);
     }
     // What could not be proven by now is not proven by this session.
-    proving::release(&context, &course, false);
+    proving::release(&context, &state, false);
     match end {
         SessionEnd::Quit(then) => {
-            group.site.pace.borrow_mut().spent(&course.tally);
+            group.site.pace.borrow_mut().spent(&state.tally);
             session.quit().await;
             then
         }
-        SessionEnd::Lost => Then::Again,
+        SessionEnd::Lost => NextSession::Again,
     }
 }
 
 /// How a session ended.
 enum SessionEnd {
     /// We end it, and do this behind it.
-    Quit(Then),
+    Quit(NextSession),
     /// It is over.
     Lost,
 }
@@ -150,34 +150,34 @@ enum SessionEnd {
 async fn transact<R: Runtime>(
     context: &ProbeContext<'_, R>,
     session: &mut Session<R>,
-    course: &mut Course,
+    state: &mut SessionState,
 ) -> SessionEnd {
     let (shard, group) = (context.shard, context.group);
     loop {
         let (is_due, holds, accepts) = {
-            let evidence = course.held.evidence.borrow();
+            let evidence = state.held.evidence.borrow();
             let accepts = evidence.recipient(None, Some(Held::Accepted)).is_some();
             (evidence.is_due(), !evidence.is_empty(), accepts)
         };
         let is_shut = context.route().is_shut(R::now());
         if is_shut && !accepts {
-            return SessionEnd::Quit(Then::Again);
+            return SessionEnd::Quit(NextSession::Again);
         }
-        let room = if is_due || is_shut { Room::Proof } else { room(context, session, course) };
+        let room = if is_due || is_shut { Room::Proof } else { room(context, session, state) };
         let after = match room {
-            Room::Proof => prove(context, session, course).await,
-            Room::Spent | Room::OverBudget if holds => prove(context, session, course).await,
-            Room::Spent => return SessionEnd::Quit(Then::Again),
+            Room::Proof => prove(context, session, state).await,
+            Room::Spent | Room::OverBudget if holds => prove(context, session, state).await,
+            Room::Spent => return SessionEnd::Quit(NextSession::Again),
             Room::OverBudget => {
                 if !shard.is_over_budget(group, R::now()) {
                     // Answers that others wait for may make room.
                     queue(&group.site.waiting, group);
                 }
-                return SessionEnd::Quit(Then::End);
+                return SessionEnd::Quit(NextSession::End);
             }
-            Room::Recipients(most) => match proving::open_with_known(context, session, course).await {
+            Room::Recipients(most) => match proving::open_with_known(context, session, state).await {
                 Some(after) => after,
-                None => match next(context, session, course, most, holds).await {
+                None => match next(context, session, state, most, holds).await {
                     Ok(after) => after,
                     Err(end) => return end,
                 },
@@ -188,9 +188,9 @@ async fn transact<R: Runtime>(
             None => context.route().shut_domains(R::now(), R::now() + DOWN),
         }
         match after {
-            After::Open => {}
-            After::Leave => return SessionEnd::Quit(Then::Again),
-            After::Over => return SessionEnd::Lost,
+            NextStep::Open => {}
+            NextStep::Leave => return SessionEnd::Quit(NextSession::Again),
+            NextStep::Over => return SessionEnd::Lost,
         }
     }
 }
@@ -200,50 +200,50 @@ async fn transact<R: Runtime>(
 async fn next<R: Runtime>(
     context: &ProbeContext<'_, R>,
     session: &mut Session<R>,
-    course: &mut Course,
+    state: &mut SessionState,
     most: usize,
     holds: bool,
-) -> Result<After, SessionEnd> {
+) -> Result<NextStep, SessionEnd> {
     let (shard, group) = (context.shard, context.group);
     let works = group.take(context.index, most, R::now());
     let any = !works.is_empty();
-    let works = carry(context, course, works);
-    let works = spare(context, refuse_utf8(works, session.dialog.extensions().smtputf8));
+    let works = carry(context, state, works);
+    let works = answer_if_known_catch_all(context, refuse_utf8(works, session.dialog.extensions().smtputf8));
     let works = pass_over(context, works);
     if !works.is_empty() {
         let _busy = group.busy();
-        return Ok(ask(context, session, works, course).await);
+        return Ok(ask(context, session, works, state).await);
     }
     if any {
-        return Ok(After::Open);
+        return Ok(NextStep::Open);
     }
     if holds {
-        return Ok(prove(context, session, course).await);
+        return Ok(prove(context, session, state).await);
     }
-    if let Some(after) = greylisting::introduce(context, session, course).await {
+    if let Some(after) = greylisting::introduce(context, session, state).await {
         return Ok(after);
     }
     // Those who have heard all that this host has to say may have no other.
-    strand(shard, group);
+    answer_unroutable(shard, group);
     if group.waiting() > 0 {
         // What waits is for another route.
-        return Err(SessionEnd::Quit(Then::Again));
+        return Err(SessionEnd::Quit(NextSession::Again));
     }
     let come = idle(shard, group).await;
     if !come || !session.is_quiet().await {
-        return Err(SessionEnd::Quit(if come { Then::Again } else { Then::End }));
+        return Err(SessionEnd::Quit(if come { NextSession::Again } else { NextSession::End }));
     }
-    Ok(After::Open)
+    Ok(NextStep::Open)
 }
 
 /// Proves what the session holds, as a session that waits for answers.
 async fn prove<R: Runtime>(
     context: &ProbeContext<'_, R>,
     session: &mut Session<R>,
-    course: &mut Course,
-) -> After {
+    state: &mut SessionState,
+) -> NextStep {
     let _busy = context.group.busy();
-    Box::pin(proving::prove(context, session, course)).await
+    Box::pin(proving::prove(context, session, state)).await
 }
 
 /// What the next transaction of a session may be.
@@ -258,13 +258,13 @@ enum Room {
     OverBudget,
 }
 
-fn room<R: Runtime>(context: &ProbeContext<'_, R>, session: &Session<R>, course: &Course) -> Room {
+fn room<R: Runtime>(context: &ProbeContext<'_, R>, session: &Session<R>, state: &SessionState) -> Room {
     let group = context.group;
     let (extensions, pace) = (session.dialog.extensions(), group.site.pace.borrow());
-    let transactions = |most: u32| most.saturating_sub(course.tally.transactions);
+    let transactions = |most: u32| most.saturating_sub(state.tally.transactions);
     let transactions = extensions.transactions_max.map_or(u32::MAX, transactions);
-    let mut recipients = pace.group(&course.tally);
-    if course.one_transaction && recipients > 1 {
+    let mut recipients = pace.group(&state.tally);
+    if state.one_transaction && recipients > 1 {
         // Half of them may be control recipients.
         recipients = recipients.min(TRANSACTION_RECIPIENTS_MAX) / 2;
     }
@@ -276,7 +276,7 @@ fn room<R: Runtime>(context: &ProbeContext<'_, R>, session: &Session<R>, course:
     if recipients == 0 || transactions == 0 {
         return Room::Spent;
     }
-    let evidence = course.held.evidence.borrow();
+    let evidence = state.held.evidence.borrow();
     let wanted = evidence.controls_wanted();
     if !evidence.is_empty() && transactions == 1 {
         return Room::Proof;
@@ -296,7 +296,7 @@ fn room<R: Runtime>(context: &ProbeContext<'_, R>, session: &Session<R>, course:
             // One that is refused in unclear words needs a second one, and a known mailbox behind it.
             wanted => wanted + 2,
         };
-        let is_first = course.tally.asked == course.opened.unwrap_or(0);
+        let is_first = state.tally.asked == state.opened.unwrap_or(0);
         match recipients.checked_sub(kept) {
             Some(left) if left > 0 => recipients = left,
             _ if is_first => recipients = 1,
@@ -322,7 +322,7 @@ fn shut_out<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize, b
 }
 
 /// Takes those into the session's evidence that an earlier session at this host heard a refusal of, and gives back the others.
-fn carry<R: Runtime>(context: &ProbeContext<'_, R>, course: &Course, works: Vec<Work>) -> Vec<Work> {
+fn carry<R: Runtime>(context: &ProbeContext<'_, R>, state: &SessionState, works: Vec<Work>) -> Vec<Work> {
     let mut others = Vec::with_capacity(works.len());
     for mut work in works {
         let Some(carried) = work.carried.take() else {
@@ -336,7 +336,7 @@ fn carry<R: Runtime>(context: &ProbeContext<'_, R>, course: &Course, works: Vec<
             continue;
         }
         let urgent = work.priority == Priority::Single;
-        course.held.evidence.borrow_mut().carry(work, carried.held, carried.said, number, urgent);
+        state.held.evidence.borrow_mut().carry(work, carried.held, carried.said, number, urgent);
     }
     others
 }
@@ -364,12 +364,12 @@ fn pass_over<R: Runtime>(context: &ProbeContext<'_, R>, works: Vec<Work>) -> Vec
 }
 
 /// Answers those of whose domain the host is known, by now, to accept everyone.
-fn spare<R: Runtime>(context: &ProbeContext<'_, R>, works: Vec<Work>) -> Vec<Work> {
+fn answer_if_known_catch_all<R: Runtime>(context: &ProbeContext<'_, R>, works: Vec<Work>) -> Vec<Work> {
     if !context.group.catch_alls.get() {
         return works;
     }
     let (host, now) = (&context.route().host, R::now());
-    works.into_iter().filter_map(|work| context.shard.spare_at(host, work, now)).collect()
+    works.into_iter().filter_map(|work| context.shard.answer_if_known_catch_all_at(host, work, now)).collect()
 }
 
 /// How often a session that waits for work looks whether somebody else needs its place.
@@ -402,8 +402,8 @@ async fn ask<R: Runtime>(
     context: &ProbeContext<'_, R>,
     session: &mut Session<R>,
     works: Vec<Work>,
-    course: &mut Course,
-) -> After {
+    state: &mut SessionState,
+) -> NextStep {
     let now = R::now();
     session.limit = works.iter().map(|work| work.deadline).max().unwrap_or(now).max(now);
     if works.len() > 1 && works.iter().any(|work| work.priority == Priority::Single) {
@@ -411,19 +411,19 @@ async fn ask<R: Runtime>(
         session.limit = session.limit.min(now + COMPANY_PATIENCE);
     }
     let smtputf8 = works.iter().any(|work| work.address.needs_smtputf8());
-    let controls = Questions::beside(context, course, &works);
+    let controls = Questions::beside(context, state, &works);
     let recipients = works.iter().map(|work| work.address.as_str());
     session.dialog.transact(now, recipients.chain(controls.recipients()), smtputf8);
     let (count, asked) = (works.len(), works.len() + controls.recipients().count());
-    let flight = Rc::new(Flight::new(works));
-    context.group.depart(&flight);
-    let held = Rc::clone(&course.held);
-    transaction::hear(context, session, asked, course, Asked { flight, held, count, controls }).await
+    let in_flight = Rc::new(InFlight::new(works));
+    context.group.depart(&in_flight);
+    let held = Rc::clone(&state.held);
+    transaction::hear(context, session, asked, state, Asked { in_flight, held, count, controls }).await
 }
 
 /// The recipients that are asked about.
 struct Asked {
-    flight: Rc<Flight>,
+    in_flight: Rc<InFlight>,
     /// Where answers wait until it is known what they are worth.
     held: Rc<HeldAnswers>,
     /// How many recipients come before the control recipients.
@@ -433,38 +433,38 @@ struct Asked {
 }
 
 impl<R: Runtime> Recipients<R> for Asked {
-    fn record(&mut self, _context: &ProbeContext<'_, R>, story: &mut Vec<String>) {
-        self.flight.each(|work| {
+    fn record(&mut self, _context: &ProbeContext<'_, R>, lines: &mut Vec<String>) {
+        self.in_flight.each(|work| {
             if let Some(trace) = &mut work.trace {
-                trace.extend(story.iter().cloned());
+                trace.extend(lines.iter().cloned());
             }
         });
     }
 
-    fn answered(&mut self, context: &ProbeContext<'_, R>, heard: &Answered<'_>) -> Heard {
+    fn answered(&mut self, context: &ProbeContext<'_, R>, heard: &Answered<'_>) -> ReplyEffect {
         if let Some(place) = heard.place.checked_sub(self.count) {
             return self.controls.answered(context, &Answered { place, ..*heard });
         }
         // A work whose deadline has passed is already answered.
-        let Some(work) = self.flight.take(heard.place) else { return heard.too_late() };
+        let Some(work) = self.in_flight.take(heard.place) else { return heard.too_late() };
         answered(context, work, &self.held, heard)
     }
 
     fn mail_refused(&mut self, context: &ProbeContext<'_, R>, reply: &Reply) -> bool {
-        let utf8 = self.flight.any(|work| work.address.needs_smtputf8());
-        mail_refused(context, self.flight.take_all(), utf8, reply)
+        let utf8 = self.in_flight.any(|work| work.address.needs_smtputf8());
+        mail_refused(context, self.in_flight.take_all(), utf8, reply)
     }
 
     fn put_back(&mut self, context: &ProbeContext<'_, R>) -> bool {
-        put_back_rest(context.group, &self.flight)
+        put_back_rest(context.group, &self.in_flight)
     }
 
     fn out_of_time(&mut self, context: &ProbeContext<'_, R>) {
-        out_of_time(context.group, &self.flight, R::now());
+        out_of_time(context.group, &self.in_flight, R::now());
     }
 
     fn cut_off(&mut self, context: &ProbeContext<'_, R>, closure: &Closure, tally: &Tally) {
-        cut_off(context, &self.flight, closure, tally);
+        cut_off(context, &self.in_flight, closure, tally);
     }
 }
 
@@ -473,13 +473,13 @@ const COMPANY_PATIENCE: Duration = Duration::from_secs(12);
 
 /// Answers those whose time is over. The others are asked again; the first of all that got no answer is why they
 /// were not answered, and is asked alone from now on.
-fn out_of_time(group: &Group, flight: &Flight, now: Instant) {
-    let mut suspect = flight.take_first();
+fn out_of_time(group: &Group, in_flight: &InFlight, now: Instant) {
+    let mut suspect = in_flight.take_first();
     if let Some(work) = &mut suspect {
         work.suspect = true;
         work.returns += 1;
     }
-    for work in flight.take_all().into_iter().rev().filter_map(|work| in_time(work, now)) {
+    for work in in_flight.take_all().into_iter().rev().filter_map(|work| in_time(work, now)) {
         group.put_back(work);
     }
     if let Some(work) = suspect.and_then(|work| in_time(work, now)) {
@@ -497,8 +497,8 @@ fn in_time(work: Work, now: Instant) -> Option<Work> {
 }
 
 /// Puts back what is left without an answer; true when that is nothing.
-fn put_back_rest(group: &Group, flight: &Flight) -> bool {
-    let rest = flight.take_all();
+fn put_back_rest(group: &Group, in_flight: &InFlight) -> bool {
+    let rest = in_flight.take_all();
     let none = rest.is_empty();
     rest.into_iter().rev().for_each(|work| group.put_back(work));
     none

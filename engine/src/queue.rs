@@ -119,7 +119,7 @@ impl Queue {
     }
 
     /// Takes the works of every lane for which `is_open` says no of the routes that they have tried.
-    pub(crate) fn take_stranded(&mut self, is_open: impl Fn(u64) -> bool) -> Vec<Work> {
+    pub(crate) fn take_unroutable(&mut self, is_open: impl Fn(u64) -> bool) -> Vec<Work> {
         let mut taken = Vec::new();
         while let Some(lane) = self.lanes.iter().position(|lane| !is_open(lane.tried)) {
             let tried = self.lanes[lane].tried;
@@ -161,7 +161,7 @@ impl Queue {
         self.deadlines[SINGLE].first().map(|&(deadline, _)| deadline)
     }
 
-    /// All works, for their stories.
+    /// All works, for their wants_traces.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Work> {
         self.works.values_mut()
     }

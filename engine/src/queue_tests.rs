@@ -81,7 +81,7 @@ fn works_go_to_routes_that_they_have_not_tried() {
     assert!(queue.has_for(0, 0) && !queue.has_for(0, 1 << 2) && queue.has_for(2, 1 << 3));
     assert_eq!(names(&queue.take(0, 0, 9)), "a b");
     assert_eq!(names(&queue.take(0, 0, 9)), "");
-    let stranded = queue.take_stranded(|tried| tried & 0b11 != 0b11);
+    let stranded = queue.take_unroutable(|tried| tried & 0b11 != 0b11);
     assert_eq!((names(&stranded).as_str(), queue.len()), ("d", 1));
     assert_eq!(names(&queue.take(1, 0, 9)), "c");
 }

@@ -94,7 +94,7 @@ struct PendingLookup<R: Runtime> {
     /// Where answers are awaited.
     sent: RefCell<Vec<Sent<R>>>,
     /// How many lookups were answered when it began.
-    heard: u32,
+    answered_before: u32,
     /// How it ended, and whether anybody answered at all.
     ended: RefCell<Option<(Arc<Outcome>, bool)>>,
     waiting: RefCell<Vec<Waker>>,
@@ -264,7 +264,7 @@ impl<R: Runtime> PendingLookup<R> {
         self.lookup.borrow_mut().as_mut().map(show)
     }
 
-    fn tell(&self, outcome: Arc<Outcome>, answered: bool) {
+    fn finish(&self, outcome: Arc<Outcome>, answered: bool) {
         self.ended.replace(Some((outcome, answered)));
         self.waiting.take().into_iter().for_each(Waker::wake);
     }
@@ -279,7 +279,7 @@ impl<R: Runtime> Inner<R> {
             is_probe,
             queued: Cell::new(None),
             sent: RefCell::default(),
-            heard: self.health.heard(),
+            answered_before: self.health.answered(),
             ended: RefCell::default(),
             waiting: RefCell::default(),
         })
@@ -321,9 +321,9 @@ impl<R: Runtime> Inner<R> {
         let outcome = lookup.into_outcome().unwrap_or(silence);
         if pending.is_probe {
             self.probes.borrow_mut().retain(|probe| !Rc::ptr_eq(probe, pending));
-            pending.tell(Arc::new(outcome), answered);
+            pending.finish(Arc::new(outcome), answered);
         } else if answered {
-            self.health.note(true, pending.heard);
+            self.health.note(true, pending.answered_before);
             self.learn(question, pending, outcome, now);
         } else if self.health.is_suspect() && !self.calling.replace(true) {
             // Names whose own servers are dead look like dead resolvers. Ours is another matter, so it tells them apart.
@@ -332,12 +332,12 @@ impl<R: Runtime> Inner<R> {
             R::spawn(async move {
                 let (_, answered) = call.end().await;
                 inner.calling.set(false);
-                inner.health.note(answered, pending.heard);
+                inner.health.note(answered, pending.answered_before);
                 inner.settle(question, &pending, outcome, R::now());
             });
         } else {
             if !self.health.is_suspect() {
-                self.health.note(false, pending.heard);
+                self.health.note(false, pending.answered_before);
             }
             self.settle(question, pending, outcome, now);
         }
@@ -368,7 +368,7 @@ impl<R: Runtime> Inner<R> {
     fn settle(&self, question: Question, pending: &PendingLookup<R>, outcome: Outcome, now: Instant) {
         self.pending.borrow_mut().remove(&question);
         let outcome = self.cache.borrow_mut().insert(question, outcome, now);
-        pending.tell(outcome, true);
+        pending.finish(outcome, true);
     }
 
     /// The network says that nobody listens at a resolver.

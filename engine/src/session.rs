@@ -39,11 +39,11 @@ pub(crate) struct Session<R: Runtime> {
     /// Nothing of this session goes on after this instant, whatever the server does.
     pub(crate) limit: Instant,
     /// What was said, a line each, while somebody wants to know.
-    pub(crate) story: Option<Vec<String>>,
-    /// When the server was last heard: what it said in one breath came at one time.
-    pub(crate) heard_at: Instant,
+    pub(crate) trace: Option<Vec<String>>,
+    /// When the server was last received: what it said in one breath came at one time.
+    pub(crate) answered_at: Instant,
     /// The begin of a line of the server's whose end has not come yet.
-    heard: Vec<u8>,
+    received: Vec<u8>,
 }
 
 impl<R: Runtime> Session<R> {
@@ -57,19 +57,19 @@ impl<R: Runtime> Session<R> {
         destination: SocketAddr,
         starttls: bool,
         limit: Instant,
-        mut story: Option<Vec<String>>,
+        mut trace: Option<Vec<String>>,
     ) -> Result<Box<Session<R>>, (Unconnected, Option<Vec<String>>)> {
         let result = config.source.connect::<R>(destination, limit).await;
-        if let Some(story) = &mut story {
-            let from = config.source.in_stories();
-            story.push(match &result {
+        if let Some(trace) = &mut trace {
+            let from = config.source.in_traces();
+            trace.push(match &result {
                 Ok(_) => format!("connect {host} [{destination}]{from}: open"),
                 Err(error) => format!("connect {host} [{destination}]{from}: {error}"),
             });
         }
         let (stream, early) = match result {
             Ok(connected) => connected,
-            Err(error) => return Err((error, story)),
+            Err(error) => return Err((error, trace)),
         };
         let now = R::now();
         let mut session = Box::new(Session {
@@ -79,9 +79,9 @@ impl<R: Runtime> Session<R> {
             host,
             address: destination.ip(),
             limit,
-            story,
-            heard_at: now,
-            heard: Vec::new(),
+            trace,
+            answered_at: now,
+            received: Vec::new(),
         });
         if !early.is_empty() {
             session.hear(&early);
@@ -137,7 +137,7 @@ impl<R: Runtime> Session<R> {
         if crate::sim::sometimes(crate::sim::Fault::LeakSession) {
             std::mem::forget(self.transport);
         }
-        self.story
+        self.trace
     }
 
     fn deadline(&self) -> Instant {
@@ -167,16 +167,16 @@ impl<R: Runtime> Session<R> {
 
     fn hear(&mut self, bytes: &[u8]) {
         self.listen(bytes);
-        self.heard_at = R::now();
-        self.dialog.receive(self.heard_at, bytes);
+        self.answered_at = R::now();
+        self.dialog.receive(self.answered_at, bytes);
     }
 
     async fn start_tls(&mut self) {
         let deadline = self.deadline();
         let (tls, host, address) = (&self.config.tls, &self.host, self.address);
         let result = self.transport.start_tls(tls, host, address, deadline).await;
-        if let Some(story) = &mut self.story {
-            story.push(match &result {
+        if let Some(trace) = &mut self.trace {
+            trace.push(match &result {
                 Ok(()) => "tls: handshake done".to_owned(),
                 Err(error) => format!("tls: handshake failed: {error}"),
             });
@@ -197,30 +197,30 @@ impl<R: Runtime> Session<R> {
         }
     }
 
-    /// The whole lines of what the server says, for the story. What has no end yet waits for it, in bounds: the
+    /// The whole lines of what the server says, for the trace. What has no end yet waits for it, in bounds: the
     /// dialog ends a session whose line is too long.
     fn listen(&mut self, bytes: &[u8]) {
-        if self.story.is_none() {
+        if self.trace.is_none() {
             return;
         }
         let end = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
         let mut lines = Vec::new();
         if end > 0 {
-            lines = std::mem::take(&mut self.heard);
+            lines = std::mem::take(&mut self.received);
         }
         lines.extend_from_slice(&bytes[..end]);
-        self.heard.extend_from_slice(&bytes[end..]);
+        self.received.extend_from_slice(&bytes[end..]);
         self.note('S', &lines);
     }
 
-    /// The lines of `bytes`, for the story.
+    /// The lines of `bytes`, for the trace.
     fn note(&mut self, who: char, bytes: &[u8]) {
-        let Some(story) = &mut self.story else { return };
+        let Some(trace) = &mut self.trace else { return };
         for line in bytes.split_inclusive(|&byte| byte == b'\n') {
             let line = String::from_utf8_lossy(line);
             let line = line.trim_end_matches(['\r', '\n']);
             let line: String = line.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
-            story.push(format!("{who}: {line}"));
+            trace.push(format!("{who}: {line}"));
         }
     }
 }

@@ -162,8 +162,8 @@ pub(crate) struct Shard<R: Runtime> {
     pub(crate) selector: String,
     /// Works that begin anew, and when.
     later: RefCell<Vec<(Instant, Work)>>,
-    /// Somebody has asked for a story, so stories are kept.
-    pub(crate) stories: Cell<bool>,
+    /// Somebody has asked for a trace, so wants_traces are kept.
+    pub(crate) wants_traces: Cell<bool>,
     sites: RefCell<HashMap<Box<str>, Rc<Site>>>,
     groups: RefCell<HashMap<Box<str>, Rc<Group>>>,
     /// They take more memory than they should: what is idle is forgotten at once.
@@ -280,7 +280,7 @@ impl<R: Runtime> Shard<R> {
             refusals: RefusalBook::default(),
             recalls: Cell::new((0, None)),
             later: RefCell::default(),
-            stories: Cell::new(false),
+            wants_traces: Cell::new(false),
             sites: RefCell::default(),
             groups: RefCell::default(),
             is_crowded: Cell::new(false),
@@ -399,7 +399,7 @@ impl<R: Runtime> Shard<R> {
 
     /// Puts work into its group's queue.
     fn probe(self: &Rc<Self>, mut work: Work, plan: &Plan, now: Instant) {
-        self.stories.set(self.stories.get() || work.trace.is_some());
+        self.wants_traces.set(self.wants_traces.get() || work.trace.is_some());
         let Some(group) = self.group(plan, now) else {
             return work.settle(Reason::Unverifiable, "no_source");
         };
@@ -415,7 +415,7 @@ impl<R: Runtime> Shard<R> {
         if group.outages.replace(connections.ended()) != connections.ended() || down {
             group.lift("no_connection");
         }
-        let Some(mut work) = self.spare(&group, work, now) else { return };
+        let Some(mut work) = self.answer_if_known_catch_all(&group, work, now) else { return };
         group.pass_over_shut(&mut work, now);
         if work.priority == Priority::Single && group.is_hopeless(now) {
             let until = group.site.pace.borrow().pause(now).unwrap_or(now);
@@ -423,7 +423,7 @@ impl<R: Runtime> Shard<R> {
         }
         match group.site.admit(work, self.shared.config.tickets_max, now) {
             Ok(work) => group.enqueue(work),
-            Err(work) => return work.fail(Outage::Crowded),
+            Err(work) => return work.fail(Outage::SiteFull),
         }
         if self.is_over_budget(&group, now) {
             return;
@@ -431,25 +431,30 @@ impl<R: Runtime> Shard<R> {
         self.active.borrow_mut().entry(group.number).or_insert_with(|| Rc::clone(&group));
         // A host that is down is known to be: nobody waits to hear it again.
         if group.next(now) == Next::Nothing {
-            group.take_stranded(now).into_iter().for_each(|work| self.shared.give_up(work, now));
+            group.take_unroutable(now).into_iter().for_each(|work| self.shared.give_up(work, now));
         }
         self.dispatch(&group, now);
     }
 
     /// Answers a work where that needs no question: the host that would be asked is known to accept everyone.
-    fn spare(&self, group: &Group, work: Work, now: Instant) -> Option<Work> {
+    fn answer_if_known_catch_all(&self, group: &Group, work: Work, now: Instant) -> Option<Work> {
         if !group.catch_alls.get() || work.address.needs_smtputf8() {
             return Some(work);
         }
         match group.first_open(now) {
-            Some(route) => self.spare_at(&route.host, work, now),
+            Some(route) => self.answer_if_known_catch_all_at(&route.host, work, now),
             None => Some(work),
         }
     }
 
-    /// As [`Shard::spare`], at this host.
-    pub(crate) fn spare_at(&self, host: &Rc<str>, mut work: Work, now: Instant) -> Option<Work> {
-        if !self.knowledge.borrow().spares(&work, host, now) {
+    /// As [`Shard::answer_if_known_catch_all`], at this host.
+    pub(crate) fn answer_if_known_catch_all_at(
+        &self,
+        host: &Rc<str>,
+        mut work: Work,
+        now: Instant,
+    ) -> Option<Work> {
+        if !self.knowledge.borrow().needs_no_question(&work, host, now) {
             return Some(work);
         }
         work.note(|| format!("control recipient: known to be accepted at {host}, so nothing is asked"));
@@ -568,15 +573,15 @@ impl<R: Runtime> Shard<R> {
         self.active.borrow().values().map(|group| group.waiting()).sum()
     }
 
-    /// A sheet for a session's story, if anybody wants one.
-    pub(crate) fn story(&self) -> Option<Vec<String>> {
-        self.stories.get().then(Vec::new)
+    /// A sheet for a session's trace, if anybody wants one.
+    pub(crate) fn trace(&self) -> Option<Vec<String>> {
+        self.wants_traces.get().then(Vec::new)
     }
 
-    /// Tells a story of a session that came to nothing to those who wait in its group.
-    pub(crate) fn tell(&self, group: &Group, story: Option<Vec<String>>) {
-        if let Some(story) = story {
-            group.tell(&story);
+    /// Tells a trace of a session that came to nothing to those who wait in its group.
+    pub(crate) fn add_trace(&self, group: &Group, trace: Option<Vec<String>>) {
+        if let Some(trace) = trace {
+            group.add_trace(&trace);
         }
     }
 

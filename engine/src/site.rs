@@ -8,9 +8,9 @@ mod held;
 mod route;
 
 use crate::Priority;
-use crate::crowd::Crowd;
-use crate::flight::Flight;
+use crate::in_flight::InFlight;
 use crate::queue::Queue;
+use crate::quota::SiteQuota;
 use crate::refusals::SiteRefusals;
 use crate::work::{Plan, PlannedRoute, Work};
 pub(crate) use alike::BlanketRefusal;
@@ -55,7 +55,7 @@ pub(crate) struct Site {
     /// Why it pushed back the last time.
     pub(crate) pushed: Cell<&'static str>,
     /// Patient works that are at the site.
-    crowd: Crowd,
+    quota: SiteQuota,
 }
 
 /// Domains with the same MX hosts.
@@ -129,7 +129,7 @@ const REST_SHORT: Duration = Duration::from_secs(5);
 struct State {
     queue: Queue,
     /// Who is being asked about.
-    flights: Vec<Weak<Flight>>,
+    in_flight: Vec<Weak<InFlight>>,
     /// Answers that open sessions hold.
     held: Vec<Weak<HeldAnswers>>,
     open: u32,
@@ -168,14 +168,14 @@ impl Site {
             waiting: RefCell::default(),
             timer: Cell::new(None),
             pushed: Cell::new("no_answer_in_time"),
-            crowd: Crowd::default(),
+            quota: SiteQuota::default(),
         }
     }
 
     /// Lets a work in; gives it back when as many patient ones are there as may be, of `tickets_max` in all. Where the
     /// site has given no answer for as long as patient work waits, who comes now waits for one more try.
     pub(crate) fn admit(&self, mut work: Work, tickets_max: usize, now: Instant) -> Result<Work, Work> {
-        let is_here = work.stay.as_ref().is_some_and(|stay| self.crowd.has(stay));
+        let is_here = work.admission.as_ref().is_some_and(|admission| self.quota.has(admission));
         if work.priority == Priority::Single || is_here {
             return Ok(work);
         }
@@ -185,11 +185,12 @@ impl Site {
         }
         let sessions = (pace.sessions() as usize).max(SESSIONS_MIN);
         let wanted = sessions.saturating_mul(WORKS_AT_A_SESSION);
-        let Some(stay) = self.crowd.enter(wanted.min(tickets_max / SITES_TO_FILL).max(WORKS_AT_A_SESSION))
+        let Some(admission) =
+            self.quota.enter(wanted.min(tickets_max / SITES_TO_FILL).max(WORKS_AT_A_SESSION))
         else {
             return Err(work);
         };
-        work.stay = Some(stay);
+        work.admission = Some(admission);
         Ok(work)
     }
 
@@ -238,7 +239,7 @@ impl Group {
                 strikes: Cell::new(0),
                 accepts_everything: accepts_everything(&last),
                 refused: Cell::new(None),
-                refrain: Cell::new(None),
+                repeated_rule: Cell::new(None),
                 refused_alike: RefCell::default(),
                 shut_domains: RefCell::default(),
                 warnings: Cell::new(0),
@@ -263,7 +264,7 @@ impl Group {
             proven: Cell::new(0),
             state: RefCell::new(State {
                 queue: Queue::new(ONE_DOMAIN_SITES.contains(&&*plan.site)),
-                flights: Vec::new(),
+                in_flight: Vec::new(),
                 held: Vec::new(),
                 open: 0,
                 open_since: now,
@@ -388,10 +389,10 @@ impl Group {
     }
 
     /// These are being asked about.
-    pub(crate) fn depart(&self, flight: &Rc<Flight>) {
-        let flights = &mut self.state.borrow_mut().flights;
-        flights.retain(|flight| flight.strong_count() > 0);
-        flights.push(Rc::downgrade(flight));
+    pub(crate) fn depart(&self, in_flight: &Rc<InFlight>) {
+        let all = &mut self.state.borrow_mut().in_flight;
+        all.retain(|other| other.strong_count() > 0);
+        all.push(Rc::downgrade(in_flight));
     }
 
     /// Takes all works whose time is over, those that are being asked about included; or all that wait.
@@ -399,8 +400,8 @@ impl Group {
         let state = &mut *self.state.borrow_mut();
         let mut expired = state.queue.take_expired(now);
         if let Some(now) = now {
-            let flights = state.flights.iter().filter_map(Weak::upgrade);
-            expired.extend(flights.flat_map(|flight| flight.take_expired(now)));
+            let in_flight = state.in_flight.iter().filter_map(Weak::upgrade);
+            expired.extend(in_flight.flat_map(|asked| asked.take_expired(now)));
             let held = state.held.iter().filter_map(Weak::upgrade);
             expired.extend(held.flat_map(|held| held.take_where(|work| work.deadline <= now)));
         }
@@ -411,8 +412,8 @@ impl Group {
     pub(crate) fn take_where(&self, is_such: impl Fn(&Work) -> bool) -> Vec<Work> {
         let state = &mut *self.state.borrow_mut();
         let mut taken = state.queue.take_where(&is_such);
-        let flights = state.flights.iter().filter_map(Weak::upgrade);
-        taken.extend(flights.flat_map(|flight| flight.take_where(&is_such)));
+        let in_flight = state.in_flight.iter().filter_map(Weak::upgrade);
+        taken.extend(in_flight.flat_map(|asked| asked.take_where(&is_such)));
         let held = state.held.iter().filter_map(Weak::upgrade);
         taken.extend(held.flat_map(|held| held.take_where(&is_such)));
         taken
@@ -433,9 +434,9 @@ impl Group {
     }
 
     /// Takes the works that no route is left for, each with the reason why.
-    pub(crate) fn take_stranded(&self, now: Instant) -> Vec<Work> {
+    pub(crate) fn take_unroutable(&self, now: Instant) -> Vec<Work> {
         let up = self.routes_where(|route| route.is_down(now).is_none());
-        let mut taken = self.state.borrow_mut().queue.take_stranded(|tried| up & !tried != 0);
+        let mut taken = self.state.borrow_mut().queue.take_unroutable(|tried| up & !tried != 0);
         for work in &mut taken {
             let untried = self.routes.iter().enumerate().filter(|(index, _)| work.tried & (1 << index) == 0);
             if let Some(rule) = untried.filter_map(|(_, route)| route.is_down(now)).next_back() {
@@ -563,11 +564,11 @@ impl Group {
         state.used = now;
     }
 
-    /// Adds to the stories of those who wait.
-    pub(crate) fn tell(&self, story: &[String]) {
+    /// Adds to the wants_traces of those who wait.
+    pub(crate) fn add_trace(&self, lines: &[String]) {
         for work in self.state.borrow_mut().queue.iter_mut() {
             if let Some(trace) = &mut work.trace {
-                trace.extend(story.iter().cloned());
+                trace.extend(lines.iter().cloned());
             }
         }
     }

@@ -36,7 +36,7 @@ fn those_who_are_left_without_a_route_may_come_again() {
     tried.leave("said", None);
     group.enqueue(tried);
     group.routes[2].take_down(now + DOWN, "test");
-    let stranded = group.take_stranded(now);
+    let stranded = group.take_unroutable(now);
     assert_eq!(stranded.len(), 1, "two routes are left for the other one");
     stranded.into_iter().for_each(Work::give_up);
     assert_eq!(answer(&client), Some((Reason::Unverifiable, "test", true)));
@@ -161,7 +161,7 @@ fn somebody_waits_for_a_site_that_answers_at_times_and_not_for_one_that_only_pus
     group.opened(now);
     assert!(!group.is_hopeless(at), "another session goes on");
     group.closed(at);
-    group.site.pace.borrow_mut().heard();
+    group.site.pace.borrow_mut().on_answer();
     assert!(!group.is_hopeless(at));
 }
 

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 /// Takes an address that has come to the home shard of its domain.
 pub(crate) fn resolve<R: Runtime>(shard: &Rc<Shard<R>>, work: Work, now: Instant) {
-    shard.stories.set(shard.stories.get() || work.trace.is_some());
+    shard.wants_traces.set(shard.wants_traces.get() || work.trace.is_some());
     if let Some(work) = needs_no_server(work, &shard.shared.config) {
         let domain = work.address.domain().clone();
         join(shard, domain, Waiter::Address(work), now);
@@ -36,7 +36,7 @@ pub(crate) fn inquire<R: Runtime>(shard: &Rc<Shard<R>>, inquiry: Inquiry, now: I
             join(shard, domain, Waiter::Domain { asker, deadline }, now);
         }
         Inquiry::Facts(domain, asker, deadline) => {
-            R::spawn(facts::tell(Rc::clone(shard), domain, asker, deadline));
+            R::spawn(facts::answer(Rc::clone(shard), domain, asker, deadline));
         }
     }
 }
@@ -60,17 +60,17 @@ fn needs_no_server(mut work: Work, config: &EngineConfig) -> Option<Work> {
 fn join<R: Runtime>(shard: &Rc<Shard<R>>, domain: Domain, waiter: Waiter, now: Instant) {
     let joined = shard.walks.borrow_mut().join(&domain, waiter, now);
     match joined {
-        Joined::Known(waiter, found, story) => hand_over(shard, waiter, &found, &story),
+        Joined::Known(waiter, found, trace) => hand_over(shard, waiter, &found, &trace),
         Joined::First { urgent } => R::spawn(serve(Rc::clone(shard), domain, urgent)),
         Joined::Waiting => {}
-        Joined::Crowded(waiter) => waiter.fail(Outage::Crowded),
+        Joined::SiteFull(waiter) => waiter.fail(Outage::SiteFull),
     }
 }
 
 /// Walks through DNS for a domain and hands over to all who wait for it.
 async fn serve<R: Runtime>(shard: Rc<Shard<R>>, domain: Domain, urgent: bool) {
     let turn = Turn(Rc::clone(&shard));
-    let (found, story) = {
+    let (found, trace) = {
         let mut walk = pin!(walk(&shard, &domain, urgent));
         match R::before(R::now() + FRESH, walk.as_mut()).await {
             Some(found) => found,
@@ -80,10 +80,10 @@ async fn serve<R: Runtime>(shard: Rc<Shard<R>>, domain: Domain, urgent: bool) {
             }
         }
     };
-    let story: Rc<[String]> = story.into();
-    let waiting = shard.walks.borrow_mut().end(domain, found.clone(), Rc::clone(&story), R::now());
+    let trace: Rc<[String]> = trace.into();
+    let waiting = shard.walks.borrow_mut().end(domain, found.clone(), Rc::clone(&trace), R::now());
     for waiter in waiting {
-        hand_over(&shard, waiter, &found, &story);
+        hand_over(&shard, waiter, &found, &trace);
     }
 }
 
@@ -116,10 +116,10 @@ pub(crate) fn answer_recalled<R: Runtime>(shard: &Shard<R>) {
     recalled.into_iter().for_each(Work::give_up);
 }
 
-fn hand_over<R: Runtime>(shard: &Rc<Shard<R>>, waiter: Waiter, found: &Found, story: &[String]) {
+fn hand_over<R: Runtime>(shard: &Rc<Shard<R>>, waiter: Waiter, found: &Found, trace: &[String]) {
     match waiter {
-        Waiter::Address(work) => send_on(shard, work, found, story),
-        Waiter::Domain { asker, .. } => tell(shard, asker, found),
+        Waiter::Address(work) => send_on(shard, work, found, trace),
+        Waiter::Domain { asker, .. } => answer_mail_hosts(shard, asker, found),
     }
 }
 
@@ -127,9 +127,9 @@ fn hand_over<R: Runtime>(shard: &Rc<Shard<R>>, waiter: Waiter, found: &Found, st
 const SINGLE_AGAIN_MAX: Duration = Duration::from_secs(8);
 
 /// Sends an address on to the shard that owns its site, or answers where DNS said enough.
-fn send_on<R: Runtime>(shard: &Rc<Shard<R>>, mut work: Work, found: &Found, story: &[String]) {
+fn send_on<R: Runtime>(shard: &Rc<Shard<R>>, mut work: Work, found: &Found, of_walk: &[String]) {
     if let Some(trace) = &mut work.trace {
-        trace.extend(story.iter().cloned());
+        trace.extend(of_walk.iter().cloned());
     }
     match found {
         Found::Dead(Dead::TakesNoMail(why)) => work.settle(Reason::MailboxNotFound, why.as_str()),
@@ -163,7 +163,7 @@ fn send_on<R: Runtime>(shard: &Rc<Shard<R>>, mut work: Work, found: &Found, stor
 }
 
 /// Answers whether a domain has mail hosts.
-fn tell<R: Runtime>(shard: &Shard<R>, asker: Asker<MailHosts>, found: &Found) {
+fn answer_mail_hosts<R: Runtime>(shard: &Shard<R>, asker: Asker<MailHosts>, found: &Found) {
     asker.answer(match found {
         Found::Hosts(_) | Found::OutOfReach => Ok(MailHosts::Seen),
         Found::Dead(Dead::TakesNoMail(_)) => Ok(MailHosts::Absent),

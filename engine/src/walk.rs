@@ -66,7 +66,7 @@ pub(crate) const FRESH: Duration = Duration::from_secs(1);
 struct Walk {
     found: Found,
     until: Instant,
-    story: Rc<[String]>,
+    trace: Rc<[String]>,
     bytes: usize,
 }
 
@@ -79,7 +79,7 @@ pub(crate) enum Joined {
     /// It is under way.
     Waiting,
     /// It is under way, and enough wait for it.
-    Crowded(Waiter),
+    SiteFull(Waiter),
 }
 
 impl Waiter {
@@ -90,7 +90,7 @@ impl Waiter {
         }
     }
 
-    fn wants_story(&self) -> bool {
+    fn wants_trace(&self) -> bool {
         matches!(self, Waiter::Address(work) if work.trace.is_some())
     }
 
@@ -120,15 +120,15 @@ impl Walks {
     }
 
     pub(crate) fn join(&mut self, domain: &Domain, waiter: Waiter, now: Instant) -> Joined {
-        // A walk that nobody wanted the story of is walked again for one who does; the DNS cache knows the way.
-        let told = |walk: &Walk| !waiter.wants_story() || !walk.story.is_empty();
+        // A walk that nobody wanted the trace of is walked again for one who does; the DNS cache knows the way.
+        let told = |walk: &Walk| !waiter.wants_trace() || !walk.trace.is_empty();
         if let Some(walk) = self.known.get(domain).filter(|walk| walk.until > now && told(walk)) {
-            return Joined::Known(waiter, walk.found.clone(), Rc::clone(&walk.story));
+            return Joined::Known(waiter, walk.found.clone(), Rc::clone(&walk.trace));
         }
         let now_or_never = !waiter.is_patient();
         let known = self.under_way.get_mut(domain);
         if known.as_ref().is_some_and(|walk| walk.waiting.len() >= WAITERS_MAX) && !now_or_never {
-            return Joined::Crowded(waiter);
+            return Joined::SiteFull(waiter);
         }
         let begins = match known {
             Some(walk) => {
@@ -172,7 +172,7 @@ impl Walks {
         &mut self,
         domain: Domain,
         found: Found,
-        story: Rc<[String]>,
+        trace: Rc<[String]>,
         now: Instant,
     ) -> Vec<Waiter> {
         let waiting = self.under_way.remove(&domain).map(|walk| walk.waiting).unwrap_or_default();
@@ -180,7 +180,7 @@ impl Walks {
             // The DNS cache keeps failures, and drops them when they turn out to have been our fault.
             return waiting;
         }
-        let bytes = size_of_walk(&domain, &found, &story);
+        let bytes = size_of_walk(&domain, &found, &trace);
         let has_room =
             |walks: &Walks| walks.known.len() < WALKS_MAX && walks.bytes + bytes <= walks.bytes_max;
         if !has_room(self) {
@@ -192,7 +192,7 @@ impl Walks {
             self.bytes = 0;
         }
         if has_room(self) {
-            let walk = Walk { found, until: now + WALK_TTL, story, bytes };
+            let walk = Walk { found, until: now + WALK_TTL, trace, bytes };
             self.bytes += bytes;
             self.bytes -= self.known.insert(domain, walk).map_or(0, |before| before.bytes);
         }
@@ -238,7 +238,7 @@ impl Walks {
 }
 
 /// How many bytes of memory a walk takes that is kept, about.
-fn size_of_walk(domain: &Domain, found: &Found, story: &[String]) -> usize {
+fn size_of_walk(domain: &Domain, found: &Found, trace: &[String]) -> usize {
     // What an allocator takes beside what it is asked for, with the counts of an `Arc`.
     const ALLOCATION: usize = 24;
     let text = |text: &str| text.len() + ALLOCATION;
@@ -249,20 +249,20 @@ fn size_of_walk(domain: &Domain, found: &Found, story: &[String]) -> usize {
         }
         Found::OutOfReach | Found::Dead(_) => 0,
     };
-    let story: usize = story.iter().map(|line| size_of::<String>() + text(line)).sum();
+    let trace: usize = trace.iter().map(|line| size_of::<String>() + text(line)).sum();
     // A table that has doubled is half empty.
-    2 * size_of::<(Domain, Walk)>() + text(domain.as_str()) + plan + story
+    2 * size_of::<(Domain, Walk)>() + text(domain.as_str()) + plan + trace
 }
 
-/// Walks through DNS for a domain, and tells the story of it while stories are kept.
+/// Walks through DNS for a domain, and tells the trace of it while wants_traces are kept.
 pub(crate) async fn walk<R: Runtime>(
     shard: &Shard<R>,
     domain: &Domain,
     urgent: bool,
 ) -> (Found, Vec<String>) {
-    let mut story = Vec::new();
-    let found = find(shard, domain, urgent, &mut story).await.unwrap_or_else(Found::Dead);
-    (found, story)
+    let mut trace = Vec::new();
+    let found = find(shard, domain, urgent, &mut trace).await.unwrap_or_else(Found::Dead);
+    (found, trace)
 }
 
 /// RFC 5321 5.1: the MX records, then the addresses of their hosts.
@@ -270,15 +270,15 @@ async fn find<R: Runtime>(
     shard: &Shard<R>,
     domain: &Domain,
     urgent: bool,
-    story: &mut Vec<String>,
+    trace: &mut Vec<String>,
 ) -> Result<Found, Dead> {
     let question = Question { name: Name::from(domain), kind: RecordKind::Mx };
     let outcome = shard.resolver.look_up(&question, urgent).await;
-    if shard.stories.get() {
-        story.push(tell(&question, &outcome));
+    if shard.wants_traces.get() {
+        trace.push(describe(&question, &outcome));
     }
     let plan = MxPlan::new(domain, &outcome, shard.random())?;
-    let found = addresses(shard, &plan, urgent, story).await;
+    let found = addresses(shard, &plan, urgent, trace).await;
     // Where filters answer 0.0.0.0, they say of other records that there are none: that is not to be believed either.
     let is_denied = matches!(found, Err(Dead::CannotTell(Failure::Unproven)));
     let dispute = if plan.is_implicit() { shard.resolver.take_dispute(&question.name) } else { None };
@@ -294,11 +294,11 @@ async fn find<R: Runtime>(
         None => None,
     };
     let Some(outcome) = outcome else { return found };
-    if shard.stories.get() {
-        story.push(tell(&question, &outcome));
+    if shard.wants_traces.get() {
+        trace.push(describe(&question, &outcome));
     }
     let plan = MxPlan::new(domain, &outcome, shard.random())?;
-    addresses(shard, &plan, urgent, story).await
+    addresses(shard, &plan, urgent, trace).await
 }
 
 /// The addresses of a domain's hosts that can be contacted from here.
@@ -306,13 +306,13 @@ async fn addresses<R: Runtime>(
     shard: &Shard<R>,
     plan: &MxPlan,
     urgent: bool,
-    story: &mut Vec<String>,
+    trace: &mut Vec<String>,
 ) -> Result<Found, Dead> {
     let ipv6 = shard.shared.ipv6;
-    match hosts(shard, plan, (ipv6, urgent), story).await {
+    match hosts(shard, plan, (ipv6, urgent), trace).await {
         // Hosts on IPv6 alone take mail; that we cannot reach them says nothing about the domain.
         Err(Dead::TakesNoMail(NoMail::NoMailHost)) if !ipv6 => {
-            hosts(shard, plan, (true, urgent), story).await.map(|_| Found::OutOfReach)
+            hosts(shard, plan, (true, urgent), trace).await.map(|_| Found::OutOfReach)
         }
         found => found.map(|set| Found::Hosts(Arc::new(self::plan(&set)))),
     }
@@ -323,14 +323,14 @@ async fn hosts<R: Runtime>(
     shard: &Shard<R>,
     plan: &MxPlan,
     (ipv6, urgent): (bool, bool),
-    story: &mut Vec<String>,
+    trace: &mut Vec<String>,
 ) -> Result<MxSet, Dead> {
     let config = &shard.shared.config;
     let questions = plan.questions(ipv6);
     let outcomes =
         all(questions.iter().map(|question| shard.resolver.look_up(question, urgent)).collect()).await;
-    if shard.stories.get() {
-        story.extend(questions.iter().zip(&outcomes).map(|(question, outcome)| tell(question, outcome)));
+    if shard.wants_traces.get() {
+        trace.extend(questions.iter().zip(&outcomes).map(|(question, outcome)| describe(question, outcome)));
     }
     let known: HashMap<&Question, &Outcome> =
         questions.iter().zip(outcomes.iter().map(Arc::as_ref)).collect();
@@ -357,7 +357,7 @@ pub(crate) async fn all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
     outputs.into_iter().flatten().collect()
 }
 
-fn tell(question: &Question, outcome: &Outcome) -> String {
+fn describe(question: &Question, outcome: &Outcome) -> String {
     let what = match outcome {
         Outcome::Records { records, ttl } => format!("{}, for {} s", list(records), ttl.as_secs()),
         Outcome::NoData { .. } => "no such record".to_owned(),

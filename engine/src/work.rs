@@ -1,8 +1,8 @@
 //! What travels between threads: an address with all that is known of it so far, and where it is to go.
 
-use crate::crowd::Stay;
 use crate::inbox::Inbox;
 use crate::inquiry::Inquiry;
+use crate::quota::SiteAdmission;
 use crate::{Answer, Finding, Outage, Priority, Request};
 use engine_proto::address::Address;
 use engine_proto::verdict::Reason;
@@ -49,12 +49,12 @@ pub(crate) struct State {
     /// It was asked about once more because the control recipient got a transient reply.
     pub(crate) control_asked_again: bool,
     /// Its place among the patient works of its site.
-    pub(crate) stay: Option<Stay>,
+    pub(crate) admission: Option<SiteAdmission>,
     pub(crate) trace: Option<Vec<String>>,
     /// How often its client had recalled all requests when it was handed over.
     recalls: u32,
-    /// A server has spoken about it: see [`Mailbox::heard`].
-    heard: bool,
+    /// A server has spoken about it: see [`Mailbox::answers`].
+    was_held: bool,
     answered: bool,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct Mailbox {
     /// How often the client has recalled all requests that were under way.
     recalls: AtomicU32,
     /// About how many requests a server has said something that is held until its session shows what it is worth.
-    heard: AtomicU64,
+    answers: AtomicU64,
 }
 
 impl Mailbox {
@@ -86,13 +86,13 @@ impl Mailbox {
             under_way,
             abandoned: AtomicBool::new(false),
             recalls: AtomicU32::new(0),
-            heard: AtomicU64::new(0),
+            answers: AtomicU64::new(0),
         }
     }
 
     /// About how many requests servers have spoken so far.
-    pub(crate) fn heard(&self) -> u64 {
-        self.heard.load(Ordering::Relaxed)
+    pub(crate) fn answers(&self) -> u64 {
+        self.answers.load(Ordering::Relaxed)
     }
 
     /// Every request that is under way is to be answered with what is known.
@@ -191,9 +191,9 @@ impl Work {
             again: None,
             asked_again: false,
             control_asked_again: false,
-            stay: None,
+            admission: None,
             trace: request.trace.then(Vec::new),
-            heard: false,
+            was_held: false,
             answered: false,
         }))
     }
@@ -253,8 +253,8 @@ impl Work {
 
     /// A server has spoken about it, and that is held. Its client hears of it the first time.
     pub(crate) fn on_held(&mut self) {
-        if !std::mem::replace(&mut self.heard, true) {
-            self.client.heard.fetch_add(1, Ordering::Relaxed);
+        if !std::mem::replace(&mut self.was_held, true) {
+            self.client.answers.fetch_add(1, Ordering::Relaxed);
         }
     }
 

@@ -18,7 +18,7 @@ fn ask(client: &Client, address: &str) -> &'static str {
     match answer.result {
         Ok(finding) => finding.reason.as_str(),
         Err(Outage::Unavailable) => "unavailable",
-        Err(Outage::Crowded) => "crowded",
+        Err(Outage::SiteFull) => "crowded",
         Err(Outage::OverBudget(_)) => "over budget",
         Err(Outage::Stopping) => "stopping",
     }

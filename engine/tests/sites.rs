@@ -98,7 +98,7 @@ fn clean(client: &Client, list: &[String], well: usize) -> Duration {
                 assert!(done.insert(index, ()).is_none(), "{} was answered twice", list[index]);
             }
             Ok(finding) => assert_eq!(finding.reason.as_str(), "unverifiable", "{}", list[index]),
-            Err(Outage::Crowded) => later.push_back((Instant::now() + PAUSE, index)),
+            Err(Outage::SiteFull) => later.push_back((Instant::now() + PAUSE, index)),
             Err(outage) => panic!("{}: {outage:?}", list[index]),
         }
     }
@@ -112,7 +112,7 @@ fn run(well: usize, each: usize, sick: bool) -> Duration {
     let (list, count) = list(well, each, sick);
     let time = clean(&client, &list, count);
     if sick {
-        // Somebody who waits is let in beside the crowd, and hears within his time.
+        // A single check is admitted beside the quota, and is answered in time.
         let address = Address::parse("user-1@silent.example").expect("an address");
         let single =
             Request { ticket: u64::MAX, address, priority: Priority::Single, owner: 0, trace: false };

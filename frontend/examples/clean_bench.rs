@@ -115,7 +115,7 @@ impl Checker for Instantly {
         }
     }
 
-    fn heard(&self) -> u64 {
+    fn answer_count(&self) -> u64 {
         0
     }
 

@@ -23,9 +23,9 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub struct Resolvers {
     /// One has, at some time.
-    answered: AtomicBool,
+    ever_answered: AtomicBool,
     /// Lookups that were answered.
-    heard: AtomicU32,
+    answered: AtomicU32,
     /// Lookups in a row that ended without a word from anybody, to them or to others meanwhile.
     silent: AtomicU32,
     /// Outages that are over.
@@ -38,22 +38,22 @@ pub struct Resolvers {
 
 impl Resolvers {
     /// How many lookups were answered so far, for [`Resolvers::note`]: to be asked as a lookup begins.
-    pub fn heard(&self) -> u32 {
-        self.heard.load(Relaxed)
+    pub fn answered(&self) -> u32 {
+        self.answered.load(Relaxed)
     }
 
-    /// A lookup has ended that began when `heard` were answered; `answered`: with a word from any resolver. Where
+    /// A lookup has ended that began when `before` were answered; `answered`: with a word from any resolver. Where
     /// others were answered meanwhile, its own silence is a loss: a burst can lose several, and they end together.
-    pub fn note(&self, answered: bool, heard: u32) {
+    pub fn note(&self, answered: bool, before: u32) {
         if answered {
             let was_down = self.are_down();
-            self.heard.fetch_add(1, Relaxed);
-            self.answered.store(true, Relaxed);
+            self.answered.fetch_add(1, Relaxed);
+            self.ever_answered.store(true, Relaxed);
             self.silent.store(0, Relaxed);
             if was_down {
                 self.ended.fetch_add(1, Relaxed);
             }
-        } else if self.heard() == heard && self.silent.load(Relaxed) < DNS_SILENT_LOOKUPS_MAX {
+        } else if self.answered() == before && self.silent.load(Relaxed) < DNS_SILENT_LOOKUPS_MAX {
             self.silent.fetch_add(1, Relaxed);
         }
     }
@@ -67,7 +67,7 @@ impl Resolvers {
     /// True when silence is laid to the resolvers and not to the domains. The first answer ends it, so that looking
     /// up has to go on meanwhile.
     pub fn are_down(&self) -> bool {
-        !self.answered.load(Relaxed) || self.are_silent()
+        !self.ever_answered.load(Relaxed) || self.are_silent()
     }
 
     /// True when they were asked often enough and none answered.
@@ -295,21 +295,21 @@ mod tests {
     fn silent_resolvers_are_an_outage_and_one_answer_ends_it() {
         let resolvers = Resolvers::default();
         assert!(resolvers.are_down(), "until one has answered");
-        let before = resolvers.heard();
+        let before = resolvers.answered();
         resolvers.note(true, before);
         (0..100).for_each(|_| resolvers.note(false, before));
         assert!(!resolvers.are_down(), "they were lost while others were answered");
         for n in 0..DNS_SILENT_LOOKUPS_MAX {
             assert!(!resolvers.are_down(), "after {n}");
-            resolvers.note(false, resolvers.heard());
+            resolvers.note(false, resolvers.answered());
         }
         assert!(resolvers.are_down());
         let ended = resolvers.ended();
-        resolvers.note(true, resolvers.heard());
+        resolvers.note(true, resolvers.answered());
         assert!(!resolvers.are_down());
         assert_eq!(resolvers.ended(), ended + 1);
-        resolvers.note(false, resolvers.heard());
-        resolvers.note(true, resolvers.heard());
+        resolvers.note(false, resolvers.answered());
+        resolvers.note(true, resolvers.answered());
         assert_eq!(resolvers.ended(), ended + 1, "one silent lookup is no outage");
     }
 }

@@ -181,14 +181,14 @@ impl SitePace {
     }
 
     /// The site answered for a recipient, whatever it said: it does not only push back.
-    pub fn heard(&mut self) {
+    pub fn on_answer(&mut self) {
         self.pushing_since = None;
     }
 
     /// A transaction of `recipients` got all its answers, `refused` of them refusals.
     pub fn answered(&mut self, recipients: u32) {
         self.pushes = 0;
-        self.heard();
+        self.on_answer();
         let step = if self.unbent { 1.0 } else { 1.0 / self.window.max(1.0) };
         if self.share >= 1.0 {
             // A site that says that we are too fast bears no more sessions before it bears as many new ones a minute.

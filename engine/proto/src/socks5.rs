@@ -145,7 +145,7 @@ pub struct Handshake<'c> {
     step: Step,
     outgoing: Vec<u8>,
     /// What came of a reply that is not whole; never longer than [`REPLY_BYTES_MAX`] and one read.
-    heard: Vec<u8>,
+    received: Vec<u8>,
 }
 
 impl<'c> Handshake<'c> {
@@ -156,7 +156,7 @@ impl<'c> Handshake<'c> {
             Some(_) => vec![VERSION, 2, NO_AUTHENTICATION, USER_AND_PASSWORD],
             None => vec![VERSION, 1, NO_AUTHENTICATION],
         };
-        Handshake { credentials, destination, step: Step::Method, outgoing, heard: Vec::new() }
+        Handshake { credentials, destination, step: Step::Method, outgoing, received: Vec::new() }
     }
 
     /// What it waits for.
@@ -174,7 +174,7 @@ impl<'c> Handshake<'c> {
     /// # Errors
     /// Why there will be no connection; the handshake is over then.
     pub fn receive(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        self.heard.extend_from_slice(bytes);
+        self.received.extend_from_slice(bytes);
         match self.step {
             Step::Method => self.method(),
             Step::Authentication => self.authentication(),
@@ -193,7 +193,7 @@ impl<'c> Handshake<'c> {
 
     /// What came behind the handshake: the first bytes of the destination.
     pub fn into_rest(self) -> Vec<u8> {
-        self.heard
+        self.received
     }
 
     fn method(&mut self) -> Result<(), Failure> {
@@ -224,11 +224,11 @@ impl<'c> Handshake<'c> {
 
     /// The second octet of a reply of two. Nothing can come behind it: the proxy was not asked.
     fn pair(&mut self, version: u8) -> Result<Option<u8>, Failure> {
-        match *self.heard {
+        match *self.received {
             [] => Ok(None),
             [first] if first == version => Ok(None),
             [first, second] if first == version => {
-                self.heard.clear();
+                self.received.clear();
                 Ok(Some(second))
             }
             _ => Err(Failure::Proxy(Fault::Garbled)),
@@ -254,7 +254,7 @@ impl<'c> Handshake<'c> {
     /// RFC 1928 6. The bound address behind a success is of no use, and a failure needs none: proxies close right
     /// behind it, and some leave it out.
     fn connected(&mut self) -> Result<(), Failure> {
-        let (version, code) = match *self.heard {
+        let (version, code) = match *self.received {
             [version, code, ..] => (version, code),
             [VERSION] | [] => return Ok(()),
             [_] => return Err(Failure::Proxy(Fault::Garbled)),
@@ -265,15 +265,15 @@ impl<'c> Handshake<'c> {
         if code != 0 {
             return Err(failure(code));
         }
-        let length = match *self.heard {
+        let length = match *self.received {
             [_, _, _, IPV4, ..] => 4 + 4 + 2,
             [_, _, _, IPV6, ..] => 4 + 16 + 2,
             [_, _, _, NAME, length, ..] => 4 + 1 + usize::from(length) + 2,
             [_, _, _, NAME] | [_, _, _] | [_, _] => return Ok(()),
             _ => return Err(Failure::Proxy(Fault::Garbled)),
         };
-        if self.heard.len() >= length {
-            self.heard.drain(..length);
+        if self.received.len() >= length {
+            self.received.drain(..length);
             self.step = Step::Done;
         }
         Ok(())

@@ -95,22 +95,22 @@ fn rows_are_spared_once_two_sessions_agree() {
     let at = DomainAtHost { domain: first.address.domain().clone(), host: Rc::clone(&primary) };
     let number = knowledge.number(&at);
     knowledge.learned(number, AcceptsAll, false, now);
-    assert!(!knowledge.spares(&first, &primary, now), "one session is no proof");
+    assert!(!knowledge.needs_no_question(&first, &primary, now), "one session is no proof");
     knowledge.learned(number, AcceptsAll, true, now);
-    assert!(!knowledge.spares(&first, &primary, now), "nor is one that shows it twice");
+    assert!(!knowledge.needs_no_question(&first, &primary, now), "nor is one that shows it twice");
     knowledge.learned(number, AcceptsAll, false, now);
-    assert!(knowledge.spares(&first, &primary, now));
-    assert!(knowledge.spares(&row(Priority::Batch), &primary, now));
-    assert!(!knowledge.spares(&row(Priority::Single), &primary, now), "somebody waits");
-    assert!(!knowledge.spares(&first, &backup, now), "another host");
+    assert!(knowledge.needs_no_question(&first, &primary, now));
+    assert!(knowledge.needs_no_question(&row(Priority::Batch), &primary, now));
+    assert!(!knowledge.needs_no_question(&row(Priority::Single), &primary, now), "somebody waits");
+    assert!(!knowledge.needs_no_question(&first, &backup, now), "another host");
     let other = work(&client, "v@b.example", Priority::List);
-    assert!(!knowledge.spares(&other, &primary, now), "another domain");
+    assert!(!knowledge.needs_no_question(&other, &primary, now), "another domain");
     let mut heard = row(Priority::List);
     heard.tried = 1;
-    assert!(!knowledge.spares(&heard, &primary, now), "it was asked about before");
-    assert!(!knowledge.spares(&first, &primary, now + CONTROL_TTL), "known no longer");
+    assert!(!knowledge.needs_no_question(&heard, &primary, now), "it was asked about before");
+    assert!(!knowledge.needs_no_question(&first, &primary, now + CONTROL_TTL), "known no longer");
     knowledge.learned(number, RefusesUnknown, false, now);
-    assert!(!knowledge.spares(&first, &primary, now), "it tells mailboxes apart");
+    assert!(!knowledge.needs_no_question(&first, &primary, now), "it tells mailboxes apart");
     [first, other, heard].into_iter().for_each(Work::give_up);
 }
 

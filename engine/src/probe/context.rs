@@ -1,6 +1,6 @@
 //! Where a session is held: its shard, its group and its route, and what is known there.
 
-use super::transaction::Course;
+use super::transaction::SessionState;
 use crate::knowledge::DomainAtHost;
 use crate::runtime::Runtime;
 use crate::shard::Shard;
@@ -71,16 +71,16 @@ impl<R: Runtime> ProbeContext<'_, R> {
     }
 
     /// What is known beside the session.
-    pub(super) fn knows(&self, course: &Course) -> Context {
-        let refused = course.held.evidence.borrow();
+    pub(super) fn knows(&self, state: &SessionState) -> Context {
+        let refused = state.held.evidence.borrow();
         let refused = refused.recipient(None, Some(Held::Refused)).map(|work| work.address.domain().clone());
         let refused = refused.map(|domain| self.number(&domain));
         let (knowledge, now) = (self.shard.knowledge.borrow(), R::now());
         let no_postmaster = refused.is_some_and(|domain| knowledge.has_no_postmaster(domain, now));
         drop(knowledge);
         // Where a session takes one transaction nothing can be asked behind it.
-        let known = !course.one_transaction && self.known_mailbox(course).is_some();
-        let no_postmaster = no_postmaster || course.one_transaction;
+        let known = !state.one_transaction && self.known_mailbox(state).is_some();
+        let no_postmaster = no_postmaster || state.one_transaction;
         Context { honest: self.group.is_honest(), known, no_postmaster }
     }
 
@@ -100,12 +100,12 @@ impl<R: Runtime> ProbeContext<'_, R> {
 
     /// A mailbox that this host is to accept: one that it accepted within the hour, one that another host of the same domains
     /// did, or one of the operator's. With the host that accepted it.
-    pub(super) fn known_mailbox(&self, course: &Course) -> Option<(String, Rc<str>)> {
+    pub(super) fn known_mailbox(&self, state: &SessionState) -> Option<(String, Rc<str>)> {
         let (knowledge, now) = (self.shard.knowledge.borrow(), R::now());
         let kept = |host: &Rc<str>| knowledge.mailbox(host, now).map(|mailbox| (mailbox, Rc::clone(host)));
         self.hosts()
             .find_map(kept)
-            .or_else(|| self.canary(course).map(|canary| (canary, Rc::clone(&self.route().host))))
+            .or_else(|| self.canary(state).map(|canary| (canary, Rc::clone(&self.route().host))))
     }
 
     /// This host, and the others of the same domains.
@@ -116,12 +116,12 @@ impl<R: Runtime> ProbeContext<'_, R> {
     }
 
     /// A mailbox of the operator's own at a domain that this session asks about.
-    fn canary(&self, course: &Course) -> Option<String> {
+    fn canary(&self, state: &SessionState) -> Option<String> {
         let canaries = &self.shard.shared.config.canaries;
         if canaries.is_empty() {
             return None;
         }
-        let evidence = course.held.evidence.borrow();
+        let evidence = state.held.evidence.borrow();
         let domain = evidence.recipient(None, None)?.address.domain();
         let canary = canaries.iter().find(|canary| canary.domain() == domain)?;
         Some(canary.as_str().to_owned())

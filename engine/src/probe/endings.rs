@@ -5,7 +5,7 @@ use super::context::ProbeContext;
 use super::put_back_rest;
 use crate::egress::connect::Unconnected;
 use crate::egress::rest;
-use crate::flight::Flight;
+use crate::in_flight::InFlight;
 use crate::runtime::Runtime;
 use crate::shard::Shard;
 use crate::site::{DOWN, Group};
@@ -157,14 +157,14 @@ pub(super) const HANGUPS_MAX: u8 = 10;
 /// at a recipient, that one may be why, so it is asked last, and not for ever.
 pub(super) fn cut_off<R: Runtime>(
     context: &ProbeContext<'_, R>,
-    flight: &Flight,
+    in_flight: &InFlight,
     closure: &Closure,
     tally: &Tally,
 ) {
     let group = context.group;
     let blameless = tally.answers > 0 && !ends_at_recipient(closure);
-    let suspect = if blameless { None } else { flight.take_first() };
-    put_back_rest(group, flight);
+    let suspect = if blameless { None } else { in_flight.take_first() };
+    put_back_rest(group, in_flight);
     blame(context, closure, tally);
     let Some(mut work) = suspect else { return };
     work.leave(busy(context, closure).map_or("hung_up", |said| said.rule), Some(DOWN));

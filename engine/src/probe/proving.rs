@@ -3,7 +3,7 @@
 use super::context::ProbeContext;
 use super::endings::{blame, ends_at_recipient, push_back};
 use super::replies::{GREYLISTING_WAIT, TRANSIENT_WAIT, ask_elsewhere, in_words, mail_refused, returned};
-use super::transaction::{After, Answered, Course, Heard, Recipients, hear};
+use super::transaction::{Answered, NextStep, Recipients, ReplyEffect, SessionState, hear};
 use crate::runtime::Runtime;
 use crate::session::Session;
 use crate::site::{DOWN, HeldAnswers, UnclearWait};
@@ -39,15 +39,15 @@ const ROUNDS_MAX: usize = 12;
 pub(super) async fn prove<R: Runtime>(
     context: &ProbeContext<'_, R>,
     session: &mut Session<R>,
-    course: &mut Course,
-) -> After {
+    state: &mut SessionState,
+) -> NextStep {
     for _ in 0..ROUNDS_MAX {
-        let known = context.knows(course);
-        let questions = course.held.evidence.borrow().questions(known);
+        let known = context.knows(state);
+        let questions = state.held.evidence.borrow().questions(known);
         if questions.is_empty() {
-            return release(context, course, true);
+            return release(context, state, true);
         }
-        let mut asked = askable(context, course, questions);
+        let mut asked = askable(context, state, questions);
         if asked.is_empty() {
             // Nobody is left to ask about; that was told, and the next look finds nothing to ask.
             continue;
@@ -55,18 +55,18 @@ pub(super) async fn prove<R: Runtime>(
         if asked.len() > context.group.refusal_room_for_proof(context.shard.refusal_step()) {
             break;
         }
-        fit(&mut asked, context.group.site.pace.borrow().left(&course.tally));
+        fit(&mut asked, context.group.site.pace.borrow().left(&state.tally));
         if asked.is_empty() {
             break;
         }
-        let after = ask(context, session, course, asked).await;
-        if after != After::Open {
-            release(context, course, false);
+        let after = ask(context, session, state, asked).await;
+        if after != NextStep::Open {
+            release(context, state, false);
             return after;
         }
     }
-    release(context, course, false);
-    After::Leave
+    release(context, state, false);
+    NextStep::Leave
 }
 
 /// Asks about a known mailbox first, at a host that ends sessions after a refusal or two: nothing can be asked behind those.
@@ -74,28 +74,28 @@ pub(super) async fn prove<R: Runtime>(
 pub(super) async fn open_with_known<R: Runtime>(
     context: &ProbeContext<'_, R>,
     session: &mut Session<R>,
-    course: &mut Course,
-) -> Option<After> {
+    state: &mut SessionState,
+) -> Option<NextStep> {
     let ends_soon = context.group.site.pace.borrow().errors_borne() <= REFUSALS_CARRIED_MAX;
-    let is_wanted = ends_soon && !context.group.is_honest() && !course.one_transaction;
-    if !is_wanted || course.opened.is_some() || course.held.evidence.borrow().has_accepted() {
+    let is_wanted = ends_soon && !context.group.is_honest() && !state.one_transaction;
+    if !is_wanted || state.opened.is_some() || state.held.evidence.borrow().has_accepted() {
         return None;
     }
-    course.opened = Some(0);
+    state.opened = Some(0);
     let host = Rc::clone(&context.route().host);
     let recipient = context.shard.knowledge.borrow().mailbox_first(&host, R::now())?;
-    if !bears_another(context, session, &course.tally) {
+    if !bears_another(context, session, &state.tally) {
         return None;
     }
-    course.opened = Some(1);
+    state.opened = Some(1);
     let asked =
         Asked { question: Question::KnownFirst, recipient, private: true, elsewhere: Some(Rc::clone(&host)) };
-    let after = ask(context, session, course, vec![asked]).await;
-    if course.held.evidence.borrow().has_accepted() {
+    let after = ask(context, session, state, vec![asked]).await;
+    if state.held.evidence.borrow().has_accepted() {
         return Some(after);
     }
     context.shard.knowledge.borrow_mut().mailbox_first_failed(&host, R::now());
-    Some(if after == After::Open { After::Leave } else { after })
+    Some(if after == NextStep::Open { NextStep::Leave } else { after })
 }
 
 /// Whether the session has room for recipients behind one more transaction.
@@ -123,14 +123,14 @@ struct Asked {
 /// The questions of one transaction. One with nobody to ask about is answered at once: with nothing.
 fn askable<R: Runtime>(
     context: &ProbeContext<'_, R>,
-    course: &Course,
+    state: &SessionState,
     questions: Vec<Question>,
 ) -> Vec<Asked> {
     let mut asked: Vec<Asked> = Vec::new();
     for question in questions.into_iter().take(TRANSACTION_RECIPIENTS_MAX) {
-        let found = recipient(context, course, question);
+        let found = recipient(context, state, question);
         let Some((recipient, private, elsewhere)) = found else {
-            course.held.evidence.borrow_mut().told(question, Told::Nothing);
+            state.held.evidence.borrow_mut().told(question, Told::Nothing);
             continue;
         };
         let domain = |recipient: &str| recipient.rsplit('@').next().map(str::to_owned);
@@ -157,10 +157,10 @@ fn fit(asked: &mut Vec<Asked>, (recipients, refusals): (usize, usize)) {
 /// The recipient of a question, whether it is another's mailbox, and whether it was accepted in another session.
 fn recipient<R: Runtime>(
     context: &ProbeContext<'_, R>,
-    course: &Course,
+    state: &SessionState,
     question: Question,
 ) -> Option<(String, bool, Option<Rc<str>>)> {
-    let evidence = course.held.evidence.borrow();
+    let evidence = state.held.evidence.borrow();
     let of = |domain: Option<u64>, held| evidence.recipient(domain, held).map(|work| &work.address);
     match question {
         Question::Control { domain, second } => {
@@ -179,7 +179,7 @@ fn recipient<R: Runtime>(
         Question::Known { domain } => {
             let held =
                 of(domain, Some(Held::Accepted)).map(|address| (address.as_str().to_owned(), true, None));
-            let kept = || context.known_mailbox(course).map(|(address, host)| (address, true, Some(host)));
+            let kept = || context.known_mailbox(state).map(|(address, host)| (address, true, Some(host)));
             held.or_else(|| domain.is_none().then(kept).flatten())
         }
     }
@@ -189,16 +189,16 @@ fn recipient<R: Runtime>(
 async fn ask<R: Runtime>(
     context: &ProbeContext<'_, R>,
     session: &mut Session<R>,
-    course: &mut Course,
+    state: &mut SessionState,
     asked: Vec<Asked>,
-) -> After {
+) -> NextStep {
     let (shard, now) = (context.shard, R::now());
     session.limit = now + shard.session_limit;
     let smtputf8 = asked.iter().any(|asked| !asked.recipient.is_ascii());
     session.dialog.transact(now, asked.iter().map(|asked| asked.recipient.as_str()), smtputf8);
-    let (count, held) = (asked.len(), Rc::clone(&course.held));
+    let (count, held) = (asked.len(), Rc::clone(&state.held));
     let recipients = Questions { asked: asked.into_iter().map(Some).collect(), held, private: false };
-    hear(context, session, count, course, recipients).await
+    hear(context, session, count, state, recipients).await
 }
 
 /// Questions by their places in the transaction, until they have their answers.
@@ -213,11 +213,11 @@ impl Questions {
     /// The control recipients of the works' domains, where they have to be asked in the works' own transaction.
     pub(super) fn beside<R: Runtime>(
         context: &ProbeContext<'_, R>,
-        course: &Course,
+        state: &SessionState,
         works: &[Work],
     ) -> Questions {
         let mut asked: Vec<Option<Asked>> = Vec::new();
-        for work in works.iter().filter(|_| course.one_transaction) {
+        for work in works.iter().filter(|_| state.one_transaction) {
             let domain = work.address.domain();
             let question = Question::Control { domain: context.number(domain), second: false };
             if !asked.iter().flatten().any(|asked| asked.question == question) {
@@ -225,7 +225,7 @@ impl Questions {
                 asked.push(Some(Asked { question, recipient, private: false, elsewhere: None }));
             }
         }
-        Questions { asked, held: Rc::clone(&course.held), private: false }
+        Questions { asked, held: Rc::clone(&state.held), private: false }
     }
 
     /// The recipients of those that have no answer yet.
@@ -235,12 +235,12 @@ impl Questions {
 }
 
 impl<R: Runtime> Recipients<R> for Questions {
-    fn record(&mut self, _context: &ProbeContext<'_, R>, story: &mut Vec<String>) {
+    fn record(&mut self, _context: &ProbeContext<'_, R>, trace: &mut Vec<String>) {
         self.private |= self.asked.iter().flatten().any(|asked| asked.private);
         let lines: Vec<String> = match self.private {
-            false => story.clone(),
+            false => trace.clone(),
             // What is said in such a transaction may name the mailbox: the replies are told by their codes alone.
-            true => story.iter().filter_map(|line| without_names(line)).collect(),
+            true => trace.iter().filter_map(|line| without_names(line)).collect(),
         };
         self.held.evidence.borrow_mut().each(|work| {
             if let Some(trace) = &mut work.trace {
@@ -249,7 +249,7 @@ impl<R: Runtime> Recipients<R> for Questions {
         });
     }
 
-    fn answered(&mut self, context: &ProbeContext<'_, R>, heard: &Answered<'_>) -> Heard {
+    fn answered(&mut self, context: &ProbeContext<'_, R>, heard: &Answered<'_>) -> ReplyEffect {
         let Some(asked) = self.asked.get_mut(heard.place).and_then(Option::take) else {
             return heard.too_late();
         };
@@ -284,7 +284,7 @@ impl<R: Runtime> Recipients<R> for Questions {
     }
 }
 
-/// A line of a session's story without the names in it; `None` for one that is better left out.
+/// A line of a session's trace without the names in it; `None` for one that is better left out.
 fn without_names(line: &str) -> Option<String> {
     let (who, said) = line.split_once(": ")?;
     match who {
@@ -303,21 +303,21 @@ fn answered<R: Runtime>(
     held: &HeldAnswers,
     asked: &Asked,
     heard: &Answered<'_>,
-) -> Heard {
+) -> ReplyEffect {
     let Answered { reply, behind_others, at, .. } = *heard;
     let said: Classification = classify(&context.view(Stage::Control, reply, Some(&asked.recipient)));
     if said.class == Class::Throttled && said.scope == Scope::Session && behind_others {
         // RFC 5321 4.5.3.1.10: a transaction that is full; the rest goes into the next.
-        return Heard::Later;
+        return ReplyEffect::Later;
     }
     let shard = context.shard;
-    if shard.stories.get() {
+    if shard.wants_traces.get() {
         let line = format!("{}: {}", name(asked.question), in_words(&said));
         held.evidence.borrow_mut().each(|work| work.note(|| line.clone()));
     }
     if said.class == Class::Throttled || said.scope == Scope::Session {
         push_back(context, said.rule);
-        return Heard::Push;
+        return ReplyEffect::Push;
     }
     let mut told = Told::of(&said);
     if let Some(host) = &asked.elsewhere
@@ -367,7 +367,7 @@ fn answered<R: Runtime>(
     held.evidence.borrow_mut().told(asked.question, told);
     // A refusal that proves nothing may be what the host says to everyone.
     let is_answer = matches!(told, Told::Accepted | Told::Refused) || reply.is_transient();
-    if is_answer { Heard::Answer } else { Heard::Refusal }
+    if is_answer { ReplyEffect::Answer } else { ReplyEffect::Refusal }
 }
 
 fn name(question: Question) -> &'static str {
@@ -383,13 +383,17 @@ fn name(question: Question) -> &'static str {
 
 /// Releases what the session holds. `alive`: all questions were answered, or there was none. Tells whether what comes next
 /// had better be asked in another session.
-pub(super) fn release<R: Runtime>(context: &ProbeContext<'_, R>, course: &Course, alive: bool) -> After {
-    if course.held.evidence.borrow().is_empty() {
-        return After::Open;
+pub(super) fn release<R: Runtime>(
+    context: &ProbeContext<'_, R>,
+    state: &SessionState,
+    alive: bool,
+) -> NextStep {
+    if state.held.evidence.borrow().is_empty() {
+        return NextStep::Open;
     }
-    let known = context.knows(course);
-    let mut evidence = course.held.evidence.borrow_mut();
-    learn(context, &course.held, &evidence);
+    let known = context.knows(state);
+    let mut evidence = state.held.evidence.borrow_mut();
+    learn(context, &state.held, &evidence);
     let released = evidence.close(known, alive);
     let changed = evidence.has_changed();
     let proven = evidence.refusals_proven();
@@ -404,19 +408,19 @@ pub(super) fn release<R: Runtime>(context: &ProbeContext<'_, R>, course: &Course
     }
     let is_untold = |one: &Released<Work>| one.held != Held::Accepted && one.proof == Proof::Unclear;
     let only_catch_all = only_catch_all(&released);
-    let in_a_row = only_catch_all.map_or(0, |_| course.held.catch_all_in_a_row.get() + 1);
-    course.held.catch_all_in_a_row.set(in_a_row);
+    let in_a_row = only_catch_all.map_or(0, |_| state.held.catch_all_in_a_row.get() + 1);
+    state.held.catch_all_in_a_row.set(in_a_row);
     let is_long = released.len() >= CHECKPOINT_MIN as usize || in_a_row >= CATCH_ALL_IN_A_ROW;
     let confirms = is_long && only_catch_all.is_some_and(|domain| is_to_confirm(context, domain));
     let leaves = released.iter().any(is_untold) || confirms;
-    let after = if leaves { After::Leave } else { After::Open };
+    let after = if leaves { NextStep::Leave } else { NextStep::Open };
     let (mut again, now) = (Vec::new(), R::now());
     // Sessions that end there are counted, not the answers that they held.
-    let ended = course.held.ended_at_control.take();
+    let ended = state.held.ended_at_control.take();
     let without_control =
         ended.filter(|&domain| !context.shard.knowledge.borrow_mut().unanswered(domain, now));
     for one in released {
-        let wait = course.held.unclear_wait.get();
+        let wait = state.held.unclear_wait.get();
         let closed = Closed { without_control, changed, has_accepted, refused_in_a_row, alive, wait };
         again.extend(settle_released(context, one, &closed, now));
     }
@@ -607,7 +611,7 @@ fn mistaken(held: Held, proof: Proof) -> Proof {
     }
 }
 
-/// What a proof is called in a story.
+/// What a proof is called in a trace.
 fn in_words_of(held: Held, proof: Proof) -> &'static str {
     match (held, proof) {
         (Held::Accepted, Proof::Proven) => "an unknown recipient of the domain was refused behind the accept",

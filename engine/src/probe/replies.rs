@@ -3,7 +3,7 @@
 use super::context::ProbeContext;
 use super::endings::push_back;
 use super::proving;
-use super::transaction::{Answered, Heard};
+use super::transaction::{Answered, ReplyEffect};
 use crate::egress::rest;
 use crate::runtime::Runtime;
 use crate::shard::Shard;
@@ -25,14 +25,14 @@ pub(super) fn answered<R: Runtime>(
     mut work: Work,
     held: &HeldAnswers,
     heard: &Answered<'_>,
-) -> Heard {
+) -> ReplyEffect {
     let ProbeContext { shard, group, index } = *context;
     let Answered { reply, behind_others, at, .. } = *heard;
     let route = context.route();
     let said = classify(&context.view(Stage::Rcpt, reply, Some(work.address.as_str())));
     work.note(|| in_words(&said));
     #[cfg(feature = "sim")]
-    let Some(mut work) = mistaken(work, &said) else { return Heard::Answer };
+    let Some(mut work) = mistaken(work, &said) else { return ReplyEffect::Answer };
     match said.class {
         Class::Accepted | Class::ExistsThrottled if route.accepts_everything => {
             work.settle(Reason::Unverifiable, "accepts_everything");
@@ -44,7 +44,7 @@ pub(super) fn answered<R: Runtime>(
             // RFC 5321 4.5.3.1.10: a transaction that is full; the rest goes into the next.
             work.leave(said.rule, Some(DOWN));
             group.put_back(work);
-            return Heard::Later;
+            return ReplyEffect::Later;
         }
         Class::Throttled => {
             if reply.is_permanent() {
@@ -52,7 +52,7 @@ pub(super) fn answered<R: Runtime>(
             }
             push_back(context, said.rule);
             come_back(group, work, said.rule, R::now());
-            return Heard::Push;
+            return ReplyEffect::Push;
         }
         Class::Greylisted => {
             held.on_greylisted(work.address.domain());
@@ -69,7 +69,7 @@ pub(super) fn answered<R: Runtime>(
                 route.on_refused_alike(&said, false, known, work.address.domain());
             }
             come_back(group, work, said.rule, R::now());
-            return if known { Heard::Nothing } else { Heard::Push };
+            return if known { ReplyEffect::Nothing } else { ReplyEffect::Push };
         }
         Class::Temporary => {
             match again_after(shard, &work, reply) {
@@ -81,7 +81,7 @@ pub(super) fn answered<R: Runtime>(
             if let Some(domain) = domain {
                 // It may say so to everyone, for as long as the code promises.
                 route.on_refused_alike(&said, false, true, &domain);
-                return Heard::Refusal;
+                return ReplyEffect::Refusal;
             }
         }
         Class::Unclear if is_recipients_own(&said) => hold(context, work, held, Held::Unclear, said),
@@ -91,12 +91,12 @@ pub(super) fn answered<R: Runtime>(
                 route.on_refused_alike(&said, false, true, work.address.domain());
             }
             work.settle(reason_at_rcpt(&said), said.rule);
-            return if reply.is_permanent() { Heard::Refusal } else { Heard::Answer };
+            return if reply.is_permanent() { ReplyEffect::Refusal } else { ReplyEffect::Answer };
         }
         _ if reason_at_rcpt(&said) != Reason::Unverifiable => refused(context, work, held, said),
         _ => return not_answered(context, work, &said),
     }
-    Heard::Answer
+    ReplyEffect::Answer
 }
 
 /// A permanent refusal with a code of the recipient's and words that were not understood: what the server says to the
@@ -111,7 +111,7 @@ pub(super) fn not_answered<R: Runtime>(
     context: &ProbeContext<'_, R>,
     mut work: Work,
     said: &Classification,
-) -> Heard {
+) -> ReplyEffect {
     let block = rest::is_block(context.shard, said);
     if said.permanent || said.to_all {
         context.route().on_refused_alike(said, block, true, work.address.domain());
@@ -125,7 +125,7 @@ pub(super) fn not_answered<R: Runtime>(
     } else {
         work.settle(reason_at_rcpt(said), said.rule);
     }
-    Heard::Refusal
+    ReplyEffect::Refusal
 }
 
 /// Whether an IPv6 address of ours may be why we are refused: the host has an IPv4 address that was not refused yet.
@@ -309,7 +309,7 @@ pub(super) fn ask_elsewhere<R: Runtime>(
     group.put_back(work);
 }
 
-/// What a reply was taken for, for the story.
+/// What a reply was taken for, for the trace.
 pub(super) fn in_words(said: &Classification) -> String {
     format!("rule {}: {}, scope {}", said.rule, said.class.as_str(), said.scope.as_str())
 }

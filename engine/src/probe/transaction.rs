@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 
 /// The recipients of a transaction, each named by its place in it, and what becomes of them.
 pub(super) trait Recipients<R: Runtime> {
-    /// Adds what was said to the stories of those whom it concerns.
-    fn record(&mut self, context: &ProbeContext<'_, R>, story: &mut Vec<String>);
+    /// Adds what was said to the wants_traces of those whom it concerns.
+    fn record(&mut self, context: &ProbeContext<'_, R>, trace: &mut Vec<String>);
 
     /// The server answered for one.
-    fn answered(&mut self, context: &ProbeContext<'_, R>, heard: &Answered<'_>) -> Heard;
+    fn answered(&mut self, context: &ProbeContext<'_, R>, heard: &Answered<'_>) -> ReplyEffect;
 
     /// MAIL was refused. True when the session is to be left: it would hear the same again at once.
     fn mail_refused(&mut self, context: &ProbeContext<'_, R>, reply: &Reply) -> bool;
@@ -46,13 +46,13 @@ pub(super) struct Answered<'a> {
 
 impl Answered<'_> {
     /// What it shows when its recipient is not waited for any longer. A refusal may be what the host says to everyone.
-    pub(super) fn too_late(&self) -> Heard {
-        if self.reply.is_permanent() { Heard::Nothing } else { Heard::Answer }
+    pub(super) fn too_late(&self) -> ReplyEffect {
+        if self.reply.is_permanent() { ReplyEffect::Nothing } else { ReplyEffect::Answer }
     }
 }
 
 /// What an answer to RCPT was good for.
-pub(super) enum Heard {
+pub(super) enum ReplyEffect {
     /// It is one, whatever it says.
     Answer,
     /// It is one that the host may give to everyone.
@@ -67,7 +67,7 @@ pub(super) enum Heard {
 
 /// How a session stands behind a transaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum After {
+pub(super) enum NextStep {
     /// It takes another one.
     Open,
     /// It does, but what comes next had better be asked in another session: here it would hear the same again.
@@ -78,7 +78,7 @@ pub(super) enum After {
 
 /// What is known of a session so far.
 #[derive(Default)]
-pub(super) struct Course {
+pub(super) struct SessionState {
     pub(super) tally: Tally,
     /// The answers that are held until it is known what they are worth.
     pub(super) held: Rc<HeldAnswers>,
@@ -94,88 +94,88 @@ pub(super) async fn hear<R: Runtime>(
     context: &ProbeContext<'_, R>,
     session: &mut Session<R>,
     asked: usize,
-    course: &mut Course,
+    state: &mut SessionState,
     mut recipients: impl Recipients<R>,
-) -> After {
-    course.tally.transactions += 1;
-    course.tally.asked += asked as u32;
-    course.tarpit.begin(R::now());
-    let (mut after, mut answers, mut refusals) = (After::Open, 0, 0);
+) -> NextStep {
+    state.tally.transactions += 1;
+    state.tally.asked += asked as u32;
+    state.tarpit.begin(R::now());
+    let (mut after, mut answers, mut refusals) = (NextStep::Open, 0, 0);
     let pace = &context.group.site.pace;
     let counted = AskedRecipients::begin(context.group.refusals.as_ref(), asked);
     let route = &context.group.routes[context.index];
     let step = |context: &ProbeContext<'_, R>| context.shard.shared.refusal_step(R::now());
     loop {
         let event = session.next().await;
-        if let Some(story) = &mut session.story {
-            recipients.record(context, story);
-            story.clear();
+        if let Some(trace) = &mut session.trace {
+            recipients.record(context, trace);
+            trace.clear();
         }
         match event {
             Event::Answered { index: place, reply } => {
-                context.heard();
-                course.note(&reply);
-                counted.answered(&reply, context.shard.shared.refusal_step(session.heard_at));
-                let at = session.heard_at;
+                context.on_answer();
+                state.note(&reply);
+                counted.answered(&reply, context.shard.shared.refusal_step(session.answered_at));
+                let at = session.answered_at;
                 let behind_others = answers + refusals > 0;
                 match recipients
                     .answered(context, &Answered { place: place.into(), reply: &reply, behind_others, at })
                 {
-                    Heard::Answer => {
+                    ReplyEffect::Answer => {
                         answers += 1;
-                        route.speaks();
+                        route.on_clear_reply();
                     }
-                    Heard::Refusal => refusals += 1,
-                    Heard::Later => pace.borrow_mut().full(answers + refusals),
-                    Heard::Push => after = After::Leave,
-                    Heard::Nothing => {}
+                    ReplyEffect::Refusal => refusals += 1,
+                    ReplyEffect::Later => pace.borrow_mut().full(answers + refusals),
+                    ReplyEffect::Push => after = NextStep::Leave,
+                    ReplyEffect::Nothing => {}
                 }
                 // Whatever it says of this one, it let us come as far as that.
-                pace.borrow_mut().heard();
+                pace.borrow_mut().on_answer();
                 let is_enough = route.is_blanket();
-                if session.dialog.holds_back() && (after == After::Leave || is_enough) {
+                if session.dialog.holds_back() && (after == NextStep::Leave || is_enough) {
                     // Those who were not asked about yet are spared what they would hear here.
                     recipients.put_back(context);
-                    return After::Leave;
+                    return NextStep::Leave;
                 }
-                if let Some(errors) = course.tarpit.note(at, &reply, course.tally.errors)
+                if let Some(errors) = state.tarpit.note(at, &reply, state.tally.errors)
                     && usize::from(place) + 1 < asked
                     && !pace.borrow().ceiling().waits_out_tarpits
                 {
                     pace.borrow_mut().tarpitted(errors);
                     counted.lost(session.dialog.unanswered(), step(context));
                     recipients.put_back(context);
-                    return After::Leave;
+                    return NextStep::Leave;
                 }
             }
             Event::MailRefused(reply) => {
                 if recipients.mail_refused(context, &reply) {
-                    after = After::Leave;
+                    after = NextStep::Leave;
                 }
             }
             Event::Ready => {
                 if answers > 0 {
                     rest::answered(context.shard, context.group);
                 }
-                if answers + refusals > 0 && after == After::Open {
+                if answers + refusals > 0 && after == NextStep::Open {
                     pace.borrow_mut().answered(answers + refusals);
                 }
                 // Every recipient has its answer, or MAIL was refused and all were seen to.
-                return if recipients.put_back(context) { after } else { After::Leave };
+                return if recipients.put_back(context) { after } else { NextStep::Leave };
             }
             Event::Over(Closure::TimedOut(_)) if session.limit <= R::now() => {
                 counted.lost(session.dialog.unanswered(), step(context));
                 recipients.out_of_time(context);
-                return After::Over;
+                return NextStep::Over;
             }
             Event::Over(closure) => {
                 if !matches!(closure, Closure::Refused { .. }) {
                     counted.lost(session.dialog.unanswered(), step(context));
                 }
                 // That a known mailbox was accepted in front of them brought nobody further.
-                let answers = course.tally.answers.saturating_sub(course.opened.unwrap_or(0));
-                recipients.cut_off(context, &closure, &Tally { answers, ..course.tally });
-                return After::Over;
+                let answers = state.tally.answers.saturating_sub(state.opened.unwrap_or(0));
+                recipients.cut_off(context, &closure, &Tally { answers, ..state.tally });
+                return NextStep::Over;
             }
             Event::StartTls => {}
         }
@@ -184,17 +184,17 @@ pub(super) async fn hear<R: Runtime>(
 
 impl<R: Runtime> ProbeContext<'_, R> {
     /// The server answered for a recipient.
-    fn heard(&self) {
+    fn on_answer(&self) {
         self.group.routes[self.index].works();
         self.shard.shared.reached(self.group.source.get());
         self.shard.answers.set(self.shard.answers.get() + 1);
     }
 }
 
-impl Course {
+impl SessionState {
     /// Nothing is known yet.
-    pub(super) fn new(one_transaction: bool) -> Course {
-        Course { one_transaction, ..Course::default() }
+    pub(super) fn new(one_transaction: bool) -> SessionState {
+        SessionState { one_transaction, ..SessionState::default() }
     }
 
     fn note(&mut self, reply: &Reply) {

@@ -11,7 +11,7 @@
 use super::{Inner, PendingLookup};
 use crate::runtime::{Datagrams, Runtime, SEGMENTS_MAX};
 use crate::seed::HashMap;
-use engine_proto::dns::lookup::Heard;
+use engine_proto::dns::lookup::Received;
 use engine_proto::dns::window::{Overdue, Place};
 use rand::Rng;
 use std::cell::{Cell, RefCell};
@@ -293,7 +293,7 @@ impl<R: Runtime> Port<R> {
         };
         let heard = pending.show(|lookup| lookup.handle_datagram(self.upstream, datagram, now));
         match heard {
-            None | Some(Heard::Nothing) => return,
+            None | Some(Received::Nothing) => return,
             Some(heard) => self.note(inner, &pending, (id, heard), now),
         }
         inner.go_on(&pending, now);
@@ -305,7 +305,7 @@ impl<R: Runtime> Port<R> {
         self: &Rc<Self>,
         inner: &Inner<R>,
         pending: &PendingLookup<R>,
-        (id, heard): (u16, Heard),
+        (id, heard): (u16, Received),
         now: Instant,
     ) {
         let mut all = pending.sent.borrow_mut();
@@ -313,7 +313,7 @@ impl<R: Runtime> Port<R> {
             return;
         };
         inner.on_heard(&all[at], heard, now);
-        if heard != Heard::Folded {
+        if heard != Received::Folded {
             all.swap_remove(at).forget();
         }
     }

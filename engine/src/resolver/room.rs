@@ -5,7 +5,7 @@ use super::ports::{self, Outgoing, Sent};
 use super::tcp::converse;
 use super::{Inner, PendingLookup};
 use crate::runtime::Runtime;
-use engine_proto::dns::lookup::{Heard, Lookup, Transmit, Transport};
+use engine_proto::dns::lookup::{Lookup, Received, Transmit, Transport};
 use engine_proto::dns::window::{Overdue, Place, Window};
 use engine_proto::limits::DNS_LATE_ANSWER;
 use futures_lite::future::yield_now;
@@ -196,15 +196,15 @@ impl<R: Runtime> Inner<R> {
     }
 
     /// A try of a lookup was answered.
-    pub(super) fn on_heard(&self, sent: &Sent<R>, heard: Heard, now: Instant) {
+    pub(super) fn on_heard(&self, sent: &Sent<R>, heard: Received, now: Instant) {
         let upstream = sent.upstream();
-        if sent.is_first && heard == Heard::Answer {
+        if sent.is_first && heard == Received::Answer {
             self.window(upstream).on_round_trip(now.saturating_duration_since(sent.at));
         }
         sent.overdue.set(None);
         let Some(place) = sent.place.take() else { return };
         match heard {
-            Heard::Refusal => self.on_refusal(upstream, place),
+            Received::Refusal => self.on_refusal(upstream, place),
             _ => self.on_answer(upstream, place),
         }
     }

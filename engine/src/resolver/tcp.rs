@@ -2,7 +2,7 @@
 
 use super::{Inner, PendingLookup};
 use crate::runtime::{Runtime, Stream};
-use engine_proto::dns::lookup::Heard;
+use engine_proto::dns::lookup::Received;
 use engine_proto::dns::message::FrameReader;
 use engine_proto::dns::window::Place;
 use engine_proto::limits::DNS_TCP_MESSAGE_BYTES_MAX;
@@ -25,13 +25,13 @@ pub(super) async fn converse<R: Runtime>(
         Ok(message) => lookup.handle_tcp(upstream, message, now),
         Err(_) => {
             lookup.handle_tcp_failed(upstream);
-            Heard::Nothing
+            Received::Nothing
         }
     });
     match heard {
-        Some(Heard::Answer | Heard::Folded) => inner.on_answer(upstream, place),
-        Some(Heard::Refusal) => inner.on_refusal(upstream, place),
-        Some(Heard::Nothing) | None => inner.give_back(upstream, place),
+        Some(Received::Answer | Received::Folded) => inner.on_answer(upstream, place),
+        Some(Received::Refusal) => inner.on_refusal(upstream, place),
+        Some(Received::Nothing) | None => inner.give_back(upstream, place),
     }
     inner.go_on(&pending, now);
     inner.pump(upstream, now);

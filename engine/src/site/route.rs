@@ -26,7 +26,7 @@ pub(crate) struct Route {
     /// What it has said of a session, in answer to a recipient, since the last one began.
     pub(super) refused: Cell<Option<&'static str>>,
     /// The same of an earlier session.
-    pub(super) refrain: Cell<Option<&'static str>>,
+    pub(super) repeated_rule: Cell<Option<&'static str>>,
     /// Refusals alike, since it last said something about a recipient.
     pub(super) refused_alike: RefCell<Option<RefusedAlike>>,
     /// Domains that it is not asked about for a while, because it refused many recipients of them alike.
@@ -81,18 +81,18 @@ impl Route {
     /// Another session was opened: what was heard in an earlier one may be heard again.
     pub(crate) fn begins(&self) {
         if let Some(rule) = self.refused.take() {
-            self.refrain.set(Some(rule));
+            self.repeated_rule.set(Some(rule));
         }
     }
 
     /// Whether an earlier session heard the same, and none has heard anything about a recipient since.
     pub(crate) fn says_so(&self, rule: &'static str) -> bool {
-        self.refrain.get() == Some(rule)
+        self.repeated_rule.get() == Some(rule)
     }
 
     /// It said something about a recipient.
-    pub(crate) fn speaks(&self) {
-        self.refrain.set(None);
+    pub(crate) fn on_clear_reply(&self) {
+        self.repeated_rule.set(None);
         self.refused.set(None);
         self.refused_alike.take();
     }
@@ -154,7 +154,8 @@ impl Route {
 
     /// Whether nothing is known of it that a route made anew would not know.
     pub(super) fn is_fresh(&self, now: Instant) -> bool {
-        let silent = self.refused.get().is_none() && self.refrain.get().is_none() && self.strikes.get() == 0;
+        let silent =
+            self.refused.get().is_none() && self.repeated_rule.get().is_none() && self.strikes.get() == 0;
         silent
             && self.refused_alike.borrow().as_ref().is_none_or(RefusedAlike::is_short)
             && self.shut_domains.borrow().is_empty(now)

@@ -1,6 +1,6 @@
 //! The only speaker to the engine: tickets out, answers in, and from each answer to whoever waits for it.
 //!
-//! Each frontend thread has one [`EngineClient`] with a [`Line`] to the engine, and one task that runs
+//! Each frontend thread has one [`EngineClient`] with a [`EngineHandle`] to the engine, and one task that runs
 //! [`EngineClient::deliver`]. A waiter that is gone (its deadline passed) takes its ticket along: the late answer
 //! finds nobody and is dropped.
 
@@ -20,7 +20,7 @@ use std::time::Duration;
 /// An engine that runs. The trait stands between so that tests can have one that asks nobody.
 pub trait Backend {
     /// A line with room for so many requests under way.
-    fn line(&self, capacity: usize) -> Box<dyn Line + Send>;
+    fn line(&self, capacity: usize) -> Box<dyn EngineHandle + Send>;
 
     /// What runs and why.
     fn describe(&self) -> String;
@@ -53,7 +53,7 @@ pub type RefusalsLook = Box<dyn Fn() -> Vec<KeptRefusals> + Send + Sync>;
 pub type WithdrawnLook = Box<dyn Fn() -> Vec<Withdrawn> + Send + Sync>;
 
 /// One thread's way to the engine.
-pub trait Line {
+pub trait EngineHandle {
     /// Hands over a request.
     ///
     /// # Errors
@@ -73,7 +73,7 @@ pub trait Line {
     fn facts(&self, domain: Domain) -> Result<Pending<Option<DnsFacts>>, Refusal>;
 
     /// About how many requests of this line servers have spoken so far, whatever that turns out to be worth.
-    fn heard(&self) -> u64;
+    fn answer_count(&self) -> u64;
 
     /// Has every request of this line that is under way answered soon, with what is known by then.
     fn recall(&self);
@@ -96,7 +96,7 @@ pub trait Line {
 }
 
 impl Backend for engine::Engine {
-    fn line(&self, capacity: usize) -> Box<dyn Line + Send> {
+    fn line(&self, capacity: usize) -> Box<dyn EngineHandle + Send> {
         Box::new(self.client(capacity))
     }
 
@@ -125,7 +125,7 @@ impl Backend for engine::Engine {
     }
 }
 
-impl Line for engine::Client {
+impl EngineHandle for engine::Client {
     fn submit(&self, request: Request) -> Result<(), Refusal> {
         engine::Client::submit(self, request)
     }
@@ -138,8 +138,8 @@ impl Line for engine::Client {
         engine::Client::facts(self, domain)
     }
 
-    fn heard(&self) -> u64 {
-        engine::Client::heard(self)
+    fn answer_count(&self) -> u64 {
+        engine::Client::answers(self)
     }
 
     fn recall(&self) {
@@ -170,7 +170,7 @@ pub enum NoFinding {
 
 /// See the module.
 pub struct EngineClient {
-    line: Box<dyn Line>,
+    line: Box<dyn EngineHandle>,
     next: Cell<u64>,
     waiting: RefCell<HashMap<u64, Slot>>,
 }
@@ -184,7 +184,7 @@ struct Slot {
 
 impl EngineClient {
     /// A client on this line.
-    pub fn new(line: Box<dyn Line>) -> Rc<EngineClient> {
+    pub fn new(line: Box<dyn EngineHandle>) -> Rc<EngineClient> {
         Rc::new(EngineClient { line, next: Cell::new(0), waiting: RefCell::default() })
     }
 
@@ -274,7 +274,7 @@ mod tests {
         answers: RefCell<VecDeque<Answer>>,
     }
 
-    impl Line for Rc<Script> {
+    impl EngineHandle for Rc<Script> {
         fn submit(&self, request: Request) -> Result<(), Refusal> {
             if self.taken.borrow().len() == 2 {
                 return Err(Refusal::Full);
@@ -291,7 +291,7 @@ mod tests {
             Err(Refusal::Full)
         }
 
-        fn heard(&self) -> u64 {
+        fn answer_count(&self) -> u64 {
             0
         }
 

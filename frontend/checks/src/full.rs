@@ -13,13 +13,13 @@ pub mod shared;
 use crate::convert;
 use crate::counters::count;
 use crate::engine_client::NoFinding;
-use crate::survive::survive;
+use crate::panics::catch_panic;
 use crate::{CheckError, Checks};
 use api::Reason;
 use engine::proto::address::Address;
 use engine::proto::limits::SINGLE_PATIENCE;
 use engine::{Finding, Outage, Priority};
-use shared::Seat;
+use shared::Joined;
 use std::rc::Rc;
 use std::time::Duration;
 use store::clock;
@@ -82,17 +82,17 @@ pub async fn check(checks: &Rc<Checks>, payer: Payer, address: Address) -> Resul
 /// What a connection may not is no reason to fail anybody else.
 async fn one_at_a_time(checks: &Checks, question: Question) -> Result<Checked, CheckError> {
     loop {
-        match checks.flights.board((question.payer.account, question.hash)) {
-            Seat::First(flight) => {
-                let outcome = survive(look_then_charge(checks, &question)).await;
+        match checks.shared_checks.join((question.payer.account, question.hash)) {
+            Joined::First(check) => {
+                let outcome = catch_panic(look_then_charge(checks, &question)).await;
                 let outcome = outcome.unwrap_or(Err(CheckError::Defect("a check panicked")));
                 match &outcome {
                     Ok(_) | Err(CheckError::Attempt(_)) => {}
-                    Err(error) => flight.fail(error),
+                    Err(error) => check.fail(error),
                 }
                 return outcome;
             }
-            Seat::Behind(waiting) => {
+            Joined::Waits(waiting) => {
                 if let Some(error) = waiting.await {
                     return Err(error);
                 }
@@ -126,7 +126,7 @@ async fn look_then_charge(checks: &Checks, question: &Question) -> Result<Checke
         Some(id) => drop(checks.store.attempt(id, hold, now).await?),
     }
     let probe = checks.engine.probe(question.address.clone(), Priority::Single);
-    let error = match survive(monoio::time::timeout(PROBE_TIME_MAX, probe)).await {
+    let error = match catch_panic(monoio::time::timeout(PROBE_TIME_MAX, probe)).await {
         Ok(Ok(Ok(finding))) => {
             return settle(checks, hold, question.hash, &finding).await.inspect(|_| share.charged());
         }

@@ -28,9 +28,9 @@ pub mod idempotency;
 pub mod keeper;
 pub mod known_domains;
 pub mod limiter;
+pub mod panics;
 pub mod peers;
 pub mod runtime;
-pub mod survive;
 pub mod test_mode;
 pub mod throttle;
 pub mod verify;
@@ -40,7 +40,7 @@ pub use error::CheckError;
 use counters::Tally;
 use drain::Drain;
 use engine_client::EngineClient;
-use full::shared::Flights;
+use full::shared::SharedChecks;
 use known_domains::KnownDomains;
 use limiter::Limiter;
 use std::cell::RefCell;
@@ -59,7 +59,7 @@ pub struct Checks {
     /// What fast checks found out about domains.
     pub domains: RefCell<KnownDomains>,
     /// Charged checks under way, on all threads.
-    pub flights: Arc<Flights>,
+    pub shared_checks: Arc<SharedChecks>,
     /// Charged work whose callers may be gone: a drain waits for it.
     pub drain: Rc<Drain>,
     /// What this thread counts.

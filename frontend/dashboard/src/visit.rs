@@ -11,7 +11,7 @@ use crate::problem::Problem;
 use crate::session::SignedIn;
 use assistants::Assistants;
 use checks::Checks;
-use checks::batch::Door;
+use checks::batch::NewBatches;
 use checks::throttle::Throttle;
 use std::cell::Cell;
 use std::io;
@@ -62,14 +62,18 @@ impl Dashboard {
     ///
     /// # Errors
     /// A thread could not be started, or there are no random bits.
-    pub fn start(settings: Settings, store: &Arc<dyn Store>, door: &Arc<Door>) -> io::Result<Arc<Dashboard>> {
+    pub fn start(
+        settings: Settings,
+        store: &Arc<dyn Store>,
+        new_batches: &Arc<NewBatches>,
+    ) -> io::Result<Arc<Dashboard>> {
         Ok(Arc::new(Dashboard {
             sign_up: settings.sign_up,
             origin: settings.public_url.as_deref().map(guard::origin_of),
             passwords: Passwords::start()?,
             throttle: Throttle::new(settings.networks_are_told),
             upload_bytes_max: settings.upload_bytes_max,
-            lists: Lists::start(Arc::clone(store), Arc::clone(door))?,
+            lists: Lists::start(Arc::clone(store), Arc::clone(new_batches))?,
             downloads: Downloads::start(Arc::clone(store))?,
             reference: settings.reference,
             assistants: settings.assistants,

@@ -224,7 +224,9 @@ impl From<NoFinding> for Refusal {
     fn from(none: NoFinding) -> Refusal {
         match none {
             NoFinding::Outage(Outage::Unavailable) => Refusal::outage(),
-            NoFinding::Refused(engine::Refusal::Full) | NoFinding::Outage(Outage::Crowded) => Refusal::full(),
+            NoFinding::Refused(engine::Refusal::Full) | NoFinding::Outage(Outage::SiteFull) => {
+                Refusal::full()
+            }
             NoFinding::Outage(Outage::OverBudget(after)) => Refusal::over_budget(after),
             NoFinding::Outage(Outage::Stopping) | NoFinding::Refused(engine::Refusal::Stopping) => {
                 Refusal::unready()

@@ -7,24 +7,25 @@
 //! What hyper itself cannot read (a malformed or oversized head) it answers with 400, 414 or 431 and no body, and
 //! closes. What it can read and others may read differently is refused first of all ([`unclear`]).
 
+mod activity;
 mod assistants;
 mod gateway;
 mod meter;
 mod outgoing;
-mod pulse;
 mod unclear;
 mod visit;
 
-use crate::gate::{Parting, Place};
+use crate::connection_limit::{CloseReason, ConnectionPermit};
 use crate::router::{self, Access, Call, Route};
 use crate::tls::{Tls, TlsStream};
 use crate::worker::Worker;
+use activity::{Answer, ConnectionActivity, Patience, SlowPeerTimer, Watched};
 use api::ErrorCode;
 use bytes::Bytes;
 use checks::auth::{self, AuthError, Caller};
 use checks::counters::{Answered, count};
 use checks::full::PROBE_TIME_MAX;
-use checks::survive::survive;
+use checks::panics::catch_panic;
 use dashboard::lists::downloads::Pieces;
 use http_body_util::Full;
 use http_core::body::{Bounds, ContentType, Unread, within};
@@ -41,7 +42,6 @@ use monoio::io::poll_io::{AsyncRead, AsyncWrite};
 use monoio::net::TcpStream;
 use monoio_compat::hyper::{MonoioIo, MonoioTimer};
 use outgoing::Outgoing;
-use pulse::{Answer, Patience, Pulse, Watch, Watched};
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -85,7 +85,13 @@ const X_RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-r
 const X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
 /// Serves one connection to its end, or until it is time to go.
-pub async fn serve(stream: TcpStream, peer: IpAddr, worker: Rc<Worker>, place: Place, tls: Option<&Tls>) {
+pub async fn serve(
+    stream: TcpStream,
+    peer: IpAddr,
+    worker: Rc<Worker>,
+    place: ConnectionPermit,
+    tls: Option<&Tls>,
+) {
     let Ok(stream) = stream.into_poll_io() else { return };
     match tls.map(Tls::accept) {
         None => converse(stream, worker, place, peer).await,
@@ -94,25 +100,26 @@ pub async fn serve(stream: TcpStream, peer: IpAddr, worker: Rc<Worker>, place: P
     }
 }
 
-async fn converse<S>(stream: S, worker: Rc<Worker>, place: Place, peer: IpAddr)
+async fn converse<S>(stream: S, worker: Rc<Worker>, place: ConnectionPermit, peer: IpAddr)
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
     let tally = Arc::clone(&worker.checks.tally);
-    let pulse = Pulse::new(place);
-    let mut watch = Watch::new(Rc::clone(&pulse), Patience { head: HEAD_TIME_MAX, write: WRITE_TIME_MAX });
-    let stream = MonoioIo::new(Watched::new(stream, Rc::clone(&pulse)));
-    let of_service = Rc::clone(&pulse);
+    let activity = ConnectionActivity::new(place);
+    let mut watch =
+        SlowPeerTimer::new(Rc::clone(&activity), Patience { head: HEAD_TIME_MAX, write: WRITE_TIME_MAX });
+    let stream = MonoioIo::new(Watched::new(stream, Rc::clone(&activity)));
+    let of_service = Rc::clone(&activity);
     let service = service_fn(move |request| {
-        let (worker, pulse) = (Rc::clone(&worker), Rc::clone(&of_service));
+        let (worker, activity) = (Rc::clone(&worker), Rc::clone(&of_service));
         async move {
-            if pulse.on_request() {
+            if activity.on_request() {
                 // To wake oneself is not enough: the thread takes no completions as long as a task is ready.
                 monoio::time::sleep(OTHERS_TURN).await;
             }
-            pulse.busy();
+            activity.busy();
             let response = respond(request, worker, peer).await;
-            Ok::<_, Infallible>(response.map(|body| Answer::new(body, pulse)))
+            Ok::<_, Infallible>(response.map(|body| Answer::new(body, activity)))
         }
     });
     let mut connection = pin!(
@@ -125,11 +132,11 @@ where
     );
     let mut told = false;
     let ended = poll_fn(|cx| {
-        let parting = if told { None } else { pulse.place.parting(cx) };
-        if let Some(why) = parting {
+        let close_reason = if told { None } else { activity.place.close_reason(cx) };
+        if let Some(why) = close_reason {
             told = true;
             connection.as_mut().graceful_shutdown();
-            if why == Parting::GivesWay {
+            if why == CloseReason::GivesWay {
                 count(&tally.gave_way);
             }
         }
@@ -143,7 +150,7 @@ where
         cut_off
     });
     // How a connection ends is the peer's business: it hangs up, times out or talks no HTTP.
-    let _ = survive(ended).await;
+    let _ = catch_panic(ended).await;
 }
 
 /// What the log is told of a request. No address can be in it: the path is the table's, not the caller's.
@@ -169,7 +176,7 @@ async fn respond(request: Request<Incoming>, worker: Rc<Worker>, peer: IpAddr) -
         standing: None,
         pieces: None,
     };
-    let outcome = match survive(answer(request, worker, peer, &mut note)).await {
+    let outcome = match catch_panic(answer(request, worker, peer, &mut note)).await {
         Ok(outcome) => outcome,
         Err(_panicked) => Err(Refusal::defect().inside("the handler panicked")),
     };

@@ -6,11 +6,11 @@
 //!
 //! - A connection can hold memory and time of a thread only within stated bounds; a panic costs its request alone.
 //! - Each thread serves the connections that it accepted, from the first byte to the last. Threads share nothing but
-//!   [`worker::Commons`].
+//!   [`worker::SharedState`].
 //! - Operators have [`metrics`] and [`admin`], neither of them on the port of the API.
 
 pub mod admin;
-pub mod gate;
+pub mod connection_limit;
 pub mod http;
 pub mod listen;
 pub mod metrics;

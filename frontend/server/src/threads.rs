@@ -1,20 +1,20 @@
 //! The frontend threads: each accepts on its own socket and serves its connections, until told to drain.
 
-use crate::gate::Gate;
+use crate::connection_limit::ConnectionLimit;
 use crate::http;
 use crate::status::{Phase, Status};
 use crate::tls::Tls;
-use crate::worker::{Commons, Worker};
+use crate::worker::{SharedState, Worker};
 use checks::Checks;
 use checks::counters::{Tally, count};
 use checks::drain::Drain;
-use checks::engine_client::{EngineClient, Line};
+use checks::engine_client::{EngineClient, EngineHandle};
 use checks::full::PROBE_TIME_MAX;
-use checks::full::shared::Flights;
+use checks::full::shared::SharedChecks;
 use checks::limiter::Limiter;
+use checks::panics::catch_panic;
 use checks::peers::Peers;
 use checks::runtime::{self, Driver};
-use checks::survive::survive;
 use monoio::io::AsyncReadRent;
 use monoio::net::{TcpListener, UnixStream};
 use std::cell::RefCell;
@@ -46,9 +46,9 @@ pub struct Common {
     /// The server's phase.
     pub status: Arc<Status>,
     /// Charged checks under way, on all threads.
-    pub flights: Arc<Flights>,
+    pub shared_checks: Arc<SharedChecks>,
     /// What all threads share.
-    pub commons: Arc<Commons>,
+    pub shared: Arc<SharedState>,
     /// Most connections of a thread at once.
     pub connections: usize,
     /// Who has how many of them.
@@ -58,20 +58,20 @@ pub struct Common {
 }
 
 /// What a thread is started with.
-pub struct Station {
+pub struct FrontendThread {
     /// Its socket.
     pub listener: std::net::TcpListener,
     /// Its way to the engine.
-    pub line: Box<dyn Line + Send>,
+    pub line: Box<dyn EngineHandle + Send>,
     /// What it counts.
     pub tally: Arc<Tally>,
     /// When its other end is dropped, the thread drains.
-    pub leash: StdUnixStream,
+    pub shutdown: StdUnixStream,
     /// What it shares with the others.
     pub common: Common,
 }
 
-impl Station {
+impl FrontendThread {
     /// Serves on this thread until drained; then what was under way has ended, or its time has.
     ///
     /// # Errors
@@ -83,10 +83,10 @@ impl Station {
     async fn main(self, driver: Driver) -> io::Result<()> {
         // epoll wants sockets that do not block; a ring asks the kernel to wait and would be told EAGAIN.
         self.listener.set_nonblocking(driver == Driver::Epoll)?;
-        self.leash.set_nonblocking(driver == Driver::Epoll)?;
+        self.shutdown.set_nonblocking(driver == Driver::Epoll)?;
         let listener = TcpListener::from_std(self.listener)?;
-        let leash = UnixStream::from_std(self.leash)?;
-        let gate = Gate::new(self.common.connections);
+        let shutdown = UnixStream::from_std(self.shutdown)?;
+        let limit = ConnectionLimit::new(self.common.connections);
         let drain = Rc::<Drain>::default();
         let engine = EngineClient::new(self.line);
         let worker = Rc::new(Worker {
@@ -95,19 +95,19 @@ impl Station {
                 limiter: self.common.limiter,
                 engine: Rc::clone(&engine),
                 domains: RefCell::default(),
-                flights: self.common.flights,
+                shared_checks: self.common.shared_checks,
                 drain: Rc::clone(&drain),
                 tally: self.tally,
             }),
             status: self.common.status,
-            gate: Rc::clone(&gate),
-            commons: self.common.commons,
+            limit: Rc::clone(&limit),
+            shared: self.common.shared,
         });
         monoio::spawn(async move { engine.deliver().await });
-        first(accept(&listener, &worker, &self.common.peers, &self.common.tls), released(leash)).await;
-        gate.drain();
+        first(accept(&listener, &worker, &self.common.peers, &self.common.tls), released(shutdown)).await;
+        limit.drain();
         let ended = async {
-            gate.empty().await;
+            limit.empty().await;
             drain.done().await;
         };
         if monoio::time::timeout(DRAIN_TIME_MAX, ended).await.is_err() {
@@ -124,7 +124,7 @@ async fn accept(listener: &TcpListener, worker: &Rc<Worker>, peers: &Arc<Peers>,
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             // The socket is shut, and perhaps not yet those of the other threads: nobody who is turned away here
-            // shall be let in there. All are shut once the leash is dropped.
+            // shall be let in there. All are shut once the shutdown begins.
             Err(_) if worker.status.phase() == Phase::Draining => std::future::pending().await,
             Err(error) => {
                 tracing::warn!("a connection was not accepted: {error}");
@@ -140,10 +140,10 @@ async fn accept(listener: &TcpListener, worker: &Rc<Worker>, peers: &Arc<Peers>,
             continue;
         };
         // Only now, when somebody is there for whom another one may have to give way.
-        let place = worker.gate.place().await;
+        let place = worker.limit.place().await;
         let (worker, tls) = (Rc::clone(worker), tls.clone());
         monoio::spawn(async move {
-            let _ = survive(http::serve(stream, peer.ip(), worker, place, tls.as_deref())).await;
+            let _ = catch_panic(http::serve(stream, peer.ip(), worker, place, tls.as_deref())).await;
             drop(guest);
             count(&tally.ended);
         });
@@ -151,8 +151,8 @@ async fn accept(listener: &TcpListener, worker: &Rc<Worker>, peers: &Arc<Peers>,
 }
 
 /// Until the other end is dropped.
-async fn released(mut leash: UnixStream) {
-    let _ = leash.read(vec![0; 1]).await;
+async fn released(mut shutdown: UnixStream) {
+    let _ = shutdown.read(vec![0; 1]).await;
 }
 
 /// Until one of the two ends.

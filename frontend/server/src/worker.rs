@@ -1,9 +1,9 @@
 //! What a frontend thread has at hand.
 
-use crate::gate::Gate;
+use crate::connection_limit::ConnectionLimit;
 use crate::status::Status;
 use checks::Checks;
-use checks::batch::Door;
+use checks::batch::NewBatches;
 use checks::gateway::Gateways;
 use checks::idempotency::InProgress;
 use dashboard::Dashboard;
@@ -17,17 +17,17 @@ pub struct Worker {
     /// The server's phase.
     pub status: Arc<Status>,
     /// Connections.
-    pub gate: Rc<Gate>,
+    pub limit: Rc<ConnectionLimit>,
     /// What it shares with the other threads.
-    pub commons: Arc<Commons>,
+    pub shared: Arc<SharedState>,
 }
 
 /// What all frontend threads share, beside the store.
-pub struct Commons {
+pub struct SharedState {
     /// Idempotency keys under way.
     pub in_progress: Arc<InProgress>,
     /// The way to the feeder of batches.
-    pub door: Arc<Door>,
+    pub new_batches: Arc<NewBatches>,
     /// The API gateways whose secrets are known.
     pub gateways: Gateways,
     /// The description of the API.

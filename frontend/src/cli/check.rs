@@ -6,7 +6,7 @@ use super::{Failure, StartEngine, log, open_files};
 use api::{Checked, Detail, FastFindings, Findings, Reason, Verification};
 use checks::convert;
 use checks::detail::detail;
-use checks::engine_client::Line;
+use checks::engine_client::EngineHandle;
 use checks::fast::judge;
 use engine::proto::address::Address;
 use engine::{Answer, Finding, Outage, Priority, Refusal, Request};
@@ -90,7 +90,7 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     kept.map_err(|why| Failure::failed(format!("the addresses are checked, but {why}")))
 }
 
-fn ask_all(line: &dyn Line, args: &Args) -> Result<Vec<Row>, Failure> {
+fn ask_all(line: &dyn EngineHandle, args: &Args) -> Result<Vec<Row>, Failure> {
     if args.fast {
         return ask_fast(line, &args.addresses);
     }
@@ -126,7 +126,7 @@ fn unasked(rows: &[Row]) -> Option<String> {
 }
 
 /// Fast checks, so many at once.
-fn ask_fast(line: &dyn Line, addresses: &[String]) -> Result<Vec<Row>, Failure> {
+fn ask_fast(line: &dyn EngineHandle, addresses: &[String]) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::with_capacity(addresses.len());
     for some in addresses.chunks(UNDER_WAY_MAX) {
         let mut asked = Vec::with_capacity(some.len());
@@ -158,7 +158,7 @@ fn ask_fast(line: &dyn Line, addresses: &[String]) -> Result<Vec<Row>, Failure> 
 }
 
 /// Adds the details of full checks, so many at once.
-fn add_details(line: &dyn Line, addresses: &[String], rows: &mut [Row]) -> Result<(), Failure> {
+fn add_details(line: &dyn EngineHandle, addresses: &[String], rows: &mut [Row]) -> Result<(), Failure> {
     for (texts, rows) in addresses.chunks(UNDER_WAY_MAX).zip(rows.chunks_mut(UNDER_WAY_MAX)) {
         let mut asked = Vec::with_capacity(rows.len());
         for (text, row) in texts.iter().zip(rows) {
@@ -184,7 +184,7 @@ fn stuck() -> Failure {
     Failure::failed("the engine does not answer; try again, and report this defect")
 }
 
-fn ask(line: &dyn Line, addresses: &[String], trace: bool) -> Result<Vec<Row>, Failure> {
+fn ask(line: &dyn EngineHandle, addresses: &[String], trace: bool) -> Result<Vec<Row>, Failure> {
     let mut rows: Vec<Row> = Vec::with_capacity(addresses.len());
     let mut pending = 0;
     // The first pass fills in what needs no asking; tickets are the indices of the rows.

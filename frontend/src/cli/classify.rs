@@ -56,9 +56,9 @@ pub fn run(mut input: impl BufRead, mut output: impl Write) -> io::Result<usize>
     let mut malformed = 0;
     for line in 1.. {
         let answer = match next_line(&mut input, &mut buffer)? {
-            Line::End => break,
-            Line::Whole => answer(&buffer),
-            Line::TooLong => Err(format!("the line is longer than {LINE_BYTES_MAX} bytes")),
+            LineRead::End => break,
+            LineRead::Whole => answer(&buffer),
+            LineRead::TooLong => Err(format!("the line is longer than {LINE_BYTES_MAX} bytes")),
         };
         match answer {
             Ok(answer) => serde_json::to_writer(&mut output, &answer)?,
@@ -73,14 +73,14 @@ pub fn run(mut input: impl BufRead, mut output: impl Write) -> io::Result<usize>
     Ok(malformed)
 }
 
-enum Line {
+enum LineRead {
     Whole,
     TooLong,
     End,
 }
 
 /// Reads a line into `buffer`, of which no more is ever held than [`LINE_BYTES_MAX`].
-fn next_line(input: &mut impl BufRead, buffer: &mut Vec<u8>) -> io::Result<Line> {
+fn next_line(input: &mut impl BufRead, buffer: &mut Vec<u8>) -> io::Result<LineRead> {
     buffer.clear();
     let (mut seen, mut ended) = (0, false);
     while !ended {
@@ -101,9 +101,9 @@ fn next_line(input: &mut impl BufRead, buffer: &mut Vec<u8>) -> io::Result<Line>
         input.consume(used);
     }
     Ok(match seen {
-        0 => Line::End,
-        seen if seen > LINE_BYTES_MAX => Line::TooLong,
-        _ => Line::Whole,
+        0 => LineRead::End,
+        seen if seen > LINE_BYTES_MAX => LineRead::TooLong,
+        _ => LineRead::Whole,
     })
 }
 

@@ -1,7 +1,7 @@
 //! `mailprobe clean`: a list goes in, and comes out with `deliverable` and `reason` behind every row.
 //!
 //! ```text
-//! source ─> seen ──────────────> flight ─> checker (the engine) ─> rows ─> sink
+//! source ─> seen ──────────────> budget ─> checker (the engine) ─> rows ─> sink
 //!  rows      is it a duplicate?   under way     │  ^                in turn  OUT.partial, then OUT
 //!                                               v  │
 //!                                             putoff: asked about later
@@ -16,10 +16,10 @@
 //! - OUT appears whole or not at all. Until the end the rows stand in `OUT.partial`; `--resume` holds it against the
 //!   input row by row and goes on where it ends.
 
+mod budget;
 mod checker;
 mod domains;
 mod driver;
-mod flight;
 mod left;
 mod outage;
 mod progress;

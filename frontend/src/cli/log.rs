@@ -169,23 +169,23 @@ impl Lines {
 struct Gathering;
 
 impl MakeWriter<'_> for Gathering {
-    type Writer = Line;
+    type Writer = LogWriter;
 
-    fn make_writer(&self) -> Line {
-        Line { urgent: true }
+    fn make_writer(&self) -> LogWriter {
+        LogWriter { urgent: true }
     }
 
-    fn make_writer_for(&self, of: &Metadata<'_>) -> Line {
-        Line { urgent: *of.level() <= Level::WARN }
+    fn make_writer_for(&self, of: &Metadata<'_>) -> LogWriter {
+        LogWriter { urgent: *of.level() <= Level::WARN }
     }
 }
 
 /// Where a line goes.
-struct Line {
+struct LogWriter {
     urgent: bool,
 }
 
-impl Write for Line {
+impl Write for LogWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         LINES.add(line, self.urgent);
         Ok(line.len())

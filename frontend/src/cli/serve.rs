@@ -9,15 +9,15 @@ use super::flags::{DATA, ENGINE, Flags, SERVER};
 use super::{Failure, StartEngine, log, open_files};
 use crate::config::Config;
 use assistants::Assistants;
-use checks::batch::{Door, Feeder, Limits};
+use checks::batch::{Feeder, Limits, NewBatches};
 use checks::engine_client::Backend;
 use checks::engine_memory;
 use checks::housekeeping::Housekeeping;
 use checks::keeper::Keeper;
 use checks::limiter::{self, Limiter};
+use checks::panics::log_panics;
 use checks::peers::Peers;
 use checks::runtime::{self, Choice};
-use checks::survive::log_panics;
 use dashboard::Dashboard;
 use engine::config::EngineConfig;
 use server::admin::first_run::first_run;
@@ -27,9 +27,9 @@ use server::metrics::Metrics;
 use server::metrics::endpoint::Endpoint;
 use server::reference;
 use server::status::{Phase, Status};
-use server::threads::{Common, Station};
+use server::threads::{Common, FrontendThread};
 use server::tls::Tls;
-use server::worker::Commons;
+use server::worker::SharedState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use socket2::SockRef;
@@ -74,7 +74,7 @@ struct Thread {
     /// Its socket, which closes for all at once when shut down here.
     listener: TcpListener,
     /// It drains when this is dropped.
-    _leash: UnixStream,
+    _shutdown: UnixStream,
 }
 
 pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
@@ -131,7 +131,7 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
         .map_err(|error| Failure::failed(format!("cannot start the housekeeping thread: {error}")))?;
 
     let status = Arc::new(Status::default());
-    let door = Arc::<Door>::default();
+    let new_batches = Arc::<NewBatches>::default();
     let crew = Crew {
         config: &config,
         choice: &choice,
@@ -142,8 +142,8 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
         events: &events,
         tls: &tls,
     };
-    crew.start_feeder(&door)?;
-    let threads = crew.start_frontends(listeners, &door, &status)?;
+    crew.start_feeder(&new_batches)?;
+    let threads = crew.start_frontends(listeners, &new_batches, &status)?;
     status.enter(Phase::Ready);
     if let Some(endpoint) = &mut endpoint {
         endpoint.start(metrics).map_err(|error| Failure::failed(format!("cannot serve metrics: {error}")))?;
@@ -151,7 +151,7 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     }
     announce(&config, &choice, &*engine, &address.to_string())?;
 
-    let End::Drained(outcome) = until_the_end(threads, &status, &door, &inbox) else {
+    let End::Drained(outcome) = until_the_end(threads, &status, &new_batches, &inbox) else {
         // Ending these in order takes time, and none is left. The next start finds what they leave and goes on.
         std::mem::forget((admin, endpoint, engine, housekeeping, keeper, memory));
         return Err(Failure::failed("ended by a second signal; what was under way is given up"));
@@ -232,13 +232,13 @@ impl Crew<'_> {
         self.config.batch.under_way_max.min(self.config.engine.tickets_max / 2).max(1)
     }
 
-    fn start_feeder(&self, door: &Arc<Door>) -> Result<(), Failure> {
+    fn start_feeder(&self, new_batches: &Arc<NewBatches>) -> Result<(), Failure> {
         let room = self.batch_rows_max();
         let feeder = Feeder {
             driver: self.choice.driver,
             line: self.engine.line(room),
             store: Arc::clone(self.store),
-            door: Arc::clone(door),
+            new_batches: Arc::clone(new_batches),
             limits: Limits { under_way_max: room, ..self.config.batch },
             tally: self.metrics.tally_of_batches(),
         };
@@ -250,7 +250,7 @@ impl Crew<'_> {
         &self,
         listen: SocketAddr,
         reference: &Arc<str>,
-        door: &Arc<Door>,
+        new_batches: &Arc<NewBatches>,
     ) -> io::Result<Option<Arc<Dashboard>>> {
         let config = self.config;
         if !config.dashboard.enabled {
@@ -273,13 +273,13 @@ impl Crew<'_> {
             reference: Arc::clone(reference),
             assistants,
         };
-        Dashboard::start(settings, self.store, door).map(Some)
+        Dashboard::start(settings, self.store, new_batches).map(Some)
     }
 
     fn start_frontends(
         &self,
         listeners: Listeners,
-        door: &Arc<Door>,
+        new_batches: &Arc<NewBatches>,
         status: &Arc<Status>,
     ) -> Result<Vec<Thread>, Failure> {
         let cannot = |error: io::Error| Failure::failed(format!("cannot prepare a thread: {error}"));
@@ -292,10 +292,10 @@ impl Crew<'_> {
             reference::render(&serde_json::to_value(&description).map_err(unfit)?, &base)
                 .into_string()
                 .into();
-        let dashboard = self.start_dashboard(listeners.address, &reference, door).map_err(cannot)?;
-        let commons = Arc::new(Commons {
+        let dashboard = self.start_dashboard(listeners.address, &reference, new_batches).map_err(cannot)?;
+        let shared = Arc::new(SharedState {
             in_progress: Arc::default(),
-            door: Arc::clone(door),
+            new_batches: Arc::clone(new_batches),
             gateways: self.config.gateways()?,
             description: serde_json::to_vec(&description).map_err(unfit)?,
             reference,
@@ -305,25 +305,25 @@ impl Crew<'_> {
             driver: self.choice.driver,
             store: Arc::clone(self.store),
             limiter: Arc::clone(self.limiter),
-            flights: Arc::default(),
+            shared_checks: Arc::default(),
             status: Arc::clone(status),
-            commons,
+            shared,
             connections: self.config.connections.div_ceil(count),
             peers: Peers::new(self.config.connections_per_peer),
             tls: self.tls.clone(),
         };
         let mut threads = Vec::with_capacity(count);
         for (number, listener) in listeners.sockets.into_iter().enumerate() {
-            let (ours, leash) = UnixStream::pair().map_err(cannot)?;
-            threads.push(Thread { listener: listener.try_clone().map_err(cannot)?, _leash: ours });
-            let station = Station {
+            let (ours, shutdown) = UnixStream::pair().map_err(cannot)?;
+            threads.push(Thread { listener: listener.try_clone().map_err(cannot)?, _shutdown: ours });
+            let frontend_thread = FrontendThread {
                 listener,
                 line: self.engine.line((room / count).max(1)),
                 tally: self.metrics.tally(number),
-                leash,
+                shutdown,
                 common: common.clone(),
             };
-            self.start(format!("frontend-{number}"), || station.serve())?;
+            self.start(format!("frontend-{number}"), || frontend_thread.serve())?;
         }
         Ok(threads)
     }
@@ -384,7 +384,12 @@ fn announce(config: &Config, choice: &Choice, engine: &dyn Backend, address: &st
     Ok(output.flush()?)
 }
 
-fn until_the_end(threads: Vec<Thread>, status: &Status, door: &Door, inbox: &Receiver<Event>) -> End {
+fn until_the_end(
+    threads: Vec<Thread>,
+    status: &Status,
+    new_batches: &NewBatches,
+    inbox: &Receiver<Event>,
+) -> End {
     // The frontend threads and the feeder of batches.
     let mut running = threads.len() + 1;
     let mut threads = Some(threads);
@@ -404,7 +409,7 @@ fn until_the_end(threads: Vec<Thread>, status: &Status, door: &Door, inbox: &Rec
         // A signal, or a thread that is gone: either way the others end too.
         if let Some(threads) = threads.take() {
             drain(&threads, status);
-            door.close();
+            new_batches.close();
         }
     }
     End::Drained(outcome)

@@ -365,13 +365,13 @@ struct Survived {
 }
 
 /// Crashes again and again under a load of that kind; gives what it knows in the end.
-fn survive<L: Load>(crash: Crash) -> L {
-    let (told, survived) = survive_plan::<L>(Plan { crash, seed: L::SEED, rounds: L::ROUNDS, lies: None });
+fn crash_often<L: Load>(crash: Crash) -> L {
+    let (told, survived) = run_plan::<L>(Plan { crash, seed: L::SEED, rounds: L::ROUNDS, lies: None });
     assert!(survived.under_load > L::ROUNDS / 4, "only {survived:?} crashed under load");
     told
 }
 
-fn survive_plan<L: Load>(plan: Plan) -> (L, Survived) {
+fn run_plan<L: Load>(plan: Plan) -> (L, Survived) {
     let Plan { crash, seed, rounds, lies } = plan;
     let mut rng = fastrand::Rng::with_seed(seed);
     let account = AccountId::new(NOW, 1);
@@ -410,10 +410,10 @@ fn survive_plan<L: Load>(plan: Plan) -> (L, Survived) {
 
 #[test]
 fn a_killed_process_loses_nothing_that_was_answered() {
-    survive::<Told>(Crash::Kill);
+    crash_often::<Told>(Crash::Kill);
 }
 
 #[test]
 fn lost_power_loses_nothing_that_was_answered() {
-    survive::<Told>(Crash::PowerLoss);
+    crash_often::<Told>(Crash::PowerLoss);
 }

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 const NOW: UnixMs = 1_801_386_000_000;
 
 #[derive(Parser)]
-enum Line {
+enum CommandLine {
     Account(account::AccountArgs),
     Key(key::KeyArgs),
 }
@@ -30,9 +30,9 @@ fn run(folder: &Path, line: &[&str]) -> Result<String, String> {
     let place = account::Place { data: folder, plans: &plans, base_url: "http://t", now: NOW };
     let line = std::iter::once(&"mailprobe").chain(line);
     let mut out = Vec::new();
-    match Line::try_parse_from(line).map_err(|error| error.to_string())? {
-        Line::Account(args) => account::run(args, place, &mut out)?,
-        Line::Key(args) => key::run(args, place, &mut out)?,
+    match CommandLine::try_parse_from(line).map_err(|error| error.to_string())? {
+        CommandLine::Account(args) => account::run(args, place, &mut out)?,
+        CommandLine::Key(args) => key::run(args, place, &mut out)?,
     }
     Ok(String::from_utf8(out).unwrap())
 }

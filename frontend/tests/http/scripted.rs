@@ -9,7 +9,7 @@
 //! What DNS says of a domain's mail hosts is said by its first label in the same way: `absent`, `unknown`, `outage` or
 //! `full`, and any other has some.
 
-use checks::engine_client::{Backend, EngineGauge, Line, RefusalsLook, WithdrawnLook};
+use checks::engine_client::{Backend, EngineGauge, EngineHandle, RefusalsLook, WithdrawnLook};
 use engine::config::EngineConfig;
 use engine::proto::address::Domain;
 use engine::proto::facts::{DmarcPolicy, DnsFacts};
@@ -148,7 +148,7 @@ fn find(word: &str, tries: u32, evidence: Option<u64>) -> Result<Finding, Outage
 }
 
 impl Backend for Scripted {
-    fn line(&self, capacity: usize) -> Box<dyn Line + Send> {
+    fn line(&self, capacity: usize) -> Box<dyn EngineHandle + Send> {
         Box::new(ScriptedLine { capacity, memory: Arc::clone(&self.memory), shared: Arc::default() })
     }
 
@@ -197,7 +197,7 @@ impl ScriptedLine {
     }
 }
 
-impl Line for ScriptedLine {
+impl EngineHandle for ScriptedLine {
     fn submit(&self, request: Request) -> Result<(), Refusal> {
         let local = request.address.local().to_owned();
         let (word, delay) = local.split_once('-').unwrap_or((&local, "0"));
@@ -264,7 +264,7 @@ impl Line for ScriptedLine {
         Ok(pending)
     }
 
-    fn heard(&self) -> u64 {
+    fn answer_count(&self) -> u64 {
         0
     }
 

@@ -162,7 +162,7 @@ struct Connection {
 }
 
 /// What the driver does after a reply.
-enum Then {
+enum NextStep {
     Go,
     End,
 }
@@ -172,11 +172,11 @@ impl Connection {
         if let Some(at) = self.session.fault(Stage::Connect) {
             return self.at_connect(at).await;
         }
-        if let Then::End = self.greet(of_client).await? {
+        if let NextStep::End = self.greet(of_client).await? {
             return Ok(());
         }
         loop {
-            if let Then::End = self.answer_input().await? {
+            if let NextStep::End = self.answer_input().await? {
                 return Ok(());
             }
             if self.input.contains(&b'\n') {
@@ -207,13 +207,13 @@ impl Connection {
         }
     }
 
-    async fn greet(&mut self, of_client: u64) -> io::Result<Then> {
+    async fn greet(&mut self, of_client: u64) -> io::Result<NextStep> {
         let place = self.session.place();
         let personality = &place.behaviour.personality;
         if personality.sessions_max > 0 && of_client > personality.sessions_max {
             self.session.crowded(&mut self.output);
             self.close().await?;
-            return Ok(Then::End);
+            return Ok(NextStep::End);
         }
         if personality.banner_delay_ms > 0 {
             sleep(Duration::from_millis(personality.banner_delay_ms)).await;
@@ -227,7 +227,7 @@ impl Connection {
     }
 
     /// Answers all whole lines that came, in as few writes as they allow.
-    async fn answer_input(&mut self) -> io::Result<Then> {
+    async fn answer_input(&mut self) -> io::Result<NextStep> {
         let mut at = 0;
         while let Some(length) = self.input[at..].iter().position(|&byte| byte == b'\n') {
             let end = at + length + 1;
@@ -240,8 +240,8 @@ impl Connection {
             }
             self.input.drain(..at);
             at = 0;
-            if let Then::End = self.take(outcome, start).await? {
-                return Ok(Then::End);
+            if let NextStep::End = self.take(outcome, start).await? {
+                return Ok(NextStep::End);
             }
         }
         self.input.drain(..at);
@@ -249,28 +249,28 @@ impl Connection {
             self.session.violation(Violation::LineTooLong);
             self.output.extend_from_slice(b"500 5.5.2 Line too long\r\n");
             self.close().await?;
-            return Ok(Then::End);
+            return Ok(NextStep::End);
         }
         if !self.output.is_empty() {
             self.latency().await;
             self.flush().await?;
         }
-        Ok(Then::Go)
+        Ok(NextStep::Go)
     }
 
     /// Does what the session wants after the reply that begins at `start` of the output.
-    async fn take(&mut self, outcome: Outcome, start: usize) -> io::Result<Then> {
+    async fn take(&mut self, outcome: Outcome, start: usize) -> io::Result<NextStep> {
         if let Some(fault) = outcome.fault {
             return Box::pin(self.misbehave(fault, outcome.step, start)).await;
         }
         self.step(outcome.step, start).await
     }
 
-    async fn step(&mut self, step: Step, start: usize) -> io::Result<Then> {
+    async fn step(&mut self, step: Step, start: usize) -> io::Result<NextStep> {
         match step {
             Step::Go => {
                 self.flush().await?;
-                return Ok(Then::Go);
+                return Ok(NextStep::Go);
             }
             Step::Pause(time) => {
                 let reply = self.output.split_off(start);
@@ -278,7 +278,7 @@ impl Connection {
                 sleep(time).await;
                 self.output = reply;
                 self.flush().await?;
-                return Ok(Then::Go);
+                return Ok(NextStep::Go);
             }
             Step::StartTls => return Box::pin(self.start_tls()).await,
             Step::Close => self.close().await?,
@@ -291,10 +291,10 @@ impl Connection {
                 self.hang().await?;
             }
         }
-        Ok(Then::End)
+        Ok(NextStep::End)
     }
 
-    async fn misbehave(&mut self, fault: usize, step: Step, start: usize) -> io::Result<Then> {
+    async fn misbehave(&mut self, fault: usize, step: Step, start: usize) -> io::Result<NextStep> {
         add(&self.session.place().net.counters.misdeeds);
         let reply = self.output.split_off(start);
         self.latency().await;
@@ -305,7 +305,7 @@ impl Connection {
             self.session.note(What::Closing);
         }
         match commit(&mut self.wire, fault, &reply).await? {
-            Next::Go if replaces(fault.does) && step != Step::Close => Ok(Then::Go),
+            Next::Go if replaces(fault.does) && step != Step::Close => Ok(NextStep::Go),
             Next::Go => self.step(step, 0).await,
             Next::Hang => self.step(Step::Hang, 0).await,
             Next::Close => self.step(Step::Close, 0).await,
@@ -313,7 +313,7 @@ impl Connection {
         }
     }
 
-    async fn start_tls(&mut self) -> io::Result<Then> {
+    async fn start_tls(&mut self) -> io::Result<NextStep> {
         self.flush().await?;
         // What came in clear behind the command must not be taken for commands under TLS (RFC 3207 5).
         self.input = Vec::new();
@@ -321,14 +321,16 @@ impl Connection {
             return self.break_handshake(fault).await;
         }
         let config = self.session.place().net.tls_config(self.session.place().behaviour.certificate);
-        let Wire::Clear(stream) = std::mem::replace(&mut self.wire, Wire::Gone) else { return Ok(Then::End) };
+        let Wire::Clear(stream) = std::mem::replace(&mut self.wire, Wire::Gone) else {
+            return Ok(NextStep::End);
+        };
         let secure = timeout(IDLE, TlsAcceptor::from(config).accept(stream)).await??;
         self.wire = Wire::Secure(Box::new(secure));
         self.session.secured();
-        Ok(Then::Go)
+        Ok(NextStep::Go)
     }
 
-    async fn break_handshake(&mut self, fault: usize) -> io::Result<Then> {
+    async fn break_handshake(&mut self, fault: usize) -> io::Result<NextStep> {
         add(&self.session.place().net.counters.misdeeds);
         let does = self.session.place().behaviour.faults[fault].spec.does;
         // The ClientHello is awaited: the break comes in the middle of the handshake.

@@ -76,7 +76,7 @@ pub struct Transmit {
 
 /// What a message turned out to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Heard {
+pub enum Received {
     /// Nothing that the resolver said to this question, or nothing that is still awaited.
     Nothing,
     /// The resolver's word.
@@ -270,12 +270,12 @@ impl Lookup {
     }
 
     /// Takes a datagram that came from a resolver's address and port to a socket of this lookup.
-    pub fn handle_datagram(&mut self, upstream: usize, bytes: &[u8], now: Instant) -> Heard {
+    pub fn handle_datagram(&mut self, upstream: usize, bytes: &[u8], now: Instant) -> Received {
         self.handle(upstream, Transport::Udp, bytes, now)
     }
 
     /// Takes a message, without its length octets, that came over a connection of this lookup.
-    pub fn handle_tcp(&mut self, upstream: usize, bytes: &[u8], now: Instant) -> Heard {
+    pub fn handle_tcp(&mut self, upstream: usize, bytes: &[u8], now: Instant) -> Received {
         self.handle(upstream, Transport::Tcp, bytes, now)
     }
 

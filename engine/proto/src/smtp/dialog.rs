@@ -303,7 +303,7 @@ impl Dialog {
                 // A reply to what still waits to be sent answers something else. Taken for an answer, it would move
                 // all that follow to the wrong recipients.
                 Ok(Some(reply)) if self.step == Step::Idle || self.wants_write() => self.unasked(reply),
-                Ok(Some(reply)) => self.heard(now, reply),
+                Ok(Some(reply)) => self.on_reply(now, reply),
                 Ok(None) => return,
                 Err(error) => self.end(Closure::Garbled(self.step, error)),
             }
@@ -346,7 +346,7 @@ impl Dialog {
     }
 
     /// The state table: what is waited for, and what came.
-    fn heard(&mut self, now: Instant, reply: Reply) {
+    fn on_reply(&mut self, now: Instant, reply: Reply) {
         let code = reply.code();
         if code == 421 {
             // RFC 5321 3.8: whatever it answers, the server closes the connection behind it.

@@ -106,13 +106,13 @@ fn scenarios() {
 }
 
 /// All that a driver would see of a session whose server sends `bytes` in pieces of `cut`.
-fn story(bytes: &[u8], cut: usize, pipelining: bool) -> Vec<String> {
+fn events(bytes: &[u8], cut: usize, pipelining: bool) -> Vec<String> {
     let now = Instant::now();
     let mut dialog = Dialog::new(config(), true, now);
-    let mut story = Vec::new();
+    let mut events = Vec::new();
     let head: &[u8] =
         if pipelining { b"220 a\r\n250-b\r\n250 PIPELINING\r\n" } else { b"220 a\r\n250 b\r\n" };
-    // Line by line: a server that talks before it is asked is another story.
+    // Line by line: a server that talks before it is asked is another events.
     for line in head.split_inclusive(|&b| b == b'\n') {
         dialog.receive(now, line);
         dialog.take_outgoing(Vec::new());
@@ -125,10 +125,10 @@ fn story(bytes: &[u8], cut: usize, pipelining: bool) -> Vec<String> {
     }
     dialog.closed();
     while let Some(event) = dialog.poll_event() {
-        story.push(describe(&event));
+        events.push(describe(&event));
     }
     assert!(dialog.is_over());
-    story
+    events
 }
 
 #[test]
@@ -173,6 +173,6 @@ proptest! {
         pipelining: bool,
     ) {
         let bytes = bytes.concat();
-        prop_assert_eq!(story(&bytes, cut, pipelining), story(&bytes, usize::MAX, pipelining));
+        prop_assert_eq!(events(&bytes, cut, pipelining), events(&bytes, usize::MAX, pipelining));
     }
 }

@@ -8,7 +8,7 @@ const KNOWN: Context = Context { known: true, ..OTHERS };
 
 /// How a server answers from some refusal on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Then {
+enum Change {
     Same,
     AcceptsAll,
     RefusesAll,
@@ -19,21 +19,21 @@ enum Then {
 struct Server {
     refused: u32,
     changes_after: u32,
-    then: Then,
+    change: Change,
     has_postmaster: bool,
     /// It refuses in words that prove nothing.
     unclear: bool,
 }
 
 impl Server {
-    fn new(then: Then, changes_after: u32) -> Server {
-        Server { refused: 0, changes_after, then, has_postmaster: true, unclear: false }
+    fn new(change: Change, changes_after: u32) -> Server {
+        Server { refused: 0, changes_after, change, has_postmaster: true, unclear: false }
     }
 
     fn asked(&mut self, exists: bool) -> bool {
-        let accepts = match self.then {
-            Then::AcceptsAll if self.refused >= self.changes_after => true,
-            Then::RefusesAll if self.refused >= self.changes_after => false,
+        let accepts = match self.change {
+            Change::AcceptsAll if self.refused >= self.changes_after => true,
+            Change::RefusesAll if self.refused >= self.changes_after => false,
             _ => exists,
         };
         self.refused += u32::from(!accepts);
@@ -126,7 +126,7 @@ fn an_honest_server_proves_all_that_it_says() {
         {
             let existing = rows.iter().filter(|exists| **exists).count();
             for has_postmaster in [true, false] {
-                let mut server = Server { has_postmaster, ..Server::new(Then::Same, 0) };
+                let mut server = Server { has_postmaster, ..Server::new(Change::Same, 0) };
                 let counts = count(&session(&rows, &mut server, context));
                 assert_eq!(counts, (existing, rows.len() - existing, 0, 0, 0), "{context:?}");
             }
@@ -136,7 +136,7 @@ fn an_honest_server_proves_all_that_it_says() {
 
 #[test]
 fn questions_cost_an_honest_server_little() {
-    let mut server = Server::new(Then::Same, 0);
+    let mut server = Server::new(Change::Same, 0);
     session(&[true; 1000], &mut server, OTHERS);
     assert_eq!(
         server.refused, 7,
@@ -146,7 +146,7 @@ fn questions_cost_an_honest_server_little() {
 
 #[test]
 fn a_server_that_accepts_everyone_is_a_catch_all_from_the_start() {
-    let mut server = Server::new(Then::AcceptsAll, 0);
+    let mut server = Server::new(Change::AcceptsAll, 0);
     assert_eq!(count(&session(&mixed(100), &mut server, OTHERS)), (0, 0, 100, 0, 0));
 }
 
@@ -154,7 +154,7 @@ fn a_server_that_accepts_everyone_is_a_catch_all_from_the_start() {
 fn a_server_that_begins_to_accept_everyone_confirms_nobody_who_does_not_exist() {
     for changes_after in [1, 3, 7, 12, 20] {
         for (rows, least) in [(mixed(400), 90), (vec![false; 400], 100), (vec![true; 400], 90)] {
-            let mut server = Server::new(Then::AcceptsAll, changes_after);
+            let mut server = Server::new(Change::AcceptsAll, changes_after);
             let released = session(&rows, &mut server, OTHERS);
             let (confirmed, denied, all, unproven, wrong) = count(&released);
             assert_eq!((wrong, all), (0, 0), "after {changes_after}");
@@ -190,12 +190,12 @@ fn a_server_that_begins_to_refuse_everyone_denies_nobody_who_was_accepted_there(
         for rows in [mixed(400), vec![true; 400]] {
             for context in [OTHERS, KNOWN] {
                 let mut server =
-                    Server { has_postmaster: false, ..Server::new(Then::RefusesAll, changes_after) };
+                    Server { has_postmaster: false, ..Server::new(Change::RefusesAll, changes_after) };
                 let (.., wrong) = count(&session(&rows, &mut server, context));
                 assert_eq!(wrong, 0, "after {changes_after}");
             }
         }
-        let mut server = Server::new(Then::RefusesAll, changes_after);
+        let mut server = Server::new(Change::RefusesAll, changes_after);
         let (_, denied, _, _, wrong) = count(&session(&[false; 400], &mut server, OTHERS));
         assert_eq!((denied, wrong), (400, 0), "all unknown, after {changes_after}");
     }
@@ -203,7 +203,7 @@ fn a_server_that_begins_to_refuse_everyone_denies_nobody_who_was_accepted_there(
 
 #[test]
 fn unclear_words_prove_an_accept_where_two_control_recipients_of_different_shapes_hear_them() {
-    let mut server = Server { unclear: true, ..Server::new(Then::Same, 0) };
+    let mut server = Server { unclear: true, ..Server::new(Change::Same, 0) };
     let (confirmed, .., unproven, wrong) = count(&session(&mixed(60), &mut server, OTHERS));
     assert_eq!((confirmed, unproven, wrong), (40, 0, 0));
     let mut evidence = SessionEvidence::default();
@@ -380,7 +380,7 @@ proptest! {
         has_postmaster in any::<bool>(),
         known in any::<bool>(),
     ) {
-        let then = if accepts { Then::AcceptsAll } else { Then::RefusesAll };
+        let then = if accepts { Change::AcceptsAll } else { Change::RefusesAll };
         let mut server = Server { has_postmaster, ..Server::new(then, changes_after) };
         let released = session(&rows, &mut server, Context { known, ..OTHERS });
         let confirmed = released.iter().any(|one| {

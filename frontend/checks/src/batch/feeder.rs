@@ -3,13 +3,13 @@
 //! A turn of its loop takes the answers that are there, writes them as one group, and hands out as many questions
 //! as there is room for. While a group is written the next one gathers in the engine's inbox.
 
-use super::door::Door;
+use super::new_batches::NewBatches;
 use super::queue::{Limits, Queue, Row, Ticket};
 use crate::convert;
 use crate::counters::{Checked, Tally, count};
-use crate::engine_client::Line;
+use crate::engine_client::EngineHandle;
+use crate::panics::forget;
 use crate::runtime::{self, Driver};
-use crate::survive::forget;
 use api::Reason;
 use engine::proto::address::Address;
 use engine::{Answer, Outage, Priority, Refusal, Request};
@@ -44,11 +44,11 @@ pub struct Feeder {
     /// What it runs on.
     pub driver: Driver,
     /// Its way to the engine.
-    pub line: Box<dyn Line + Send>,
+    pub line: Box<dyn EngineHandle + Send>,
     /// The batches.
     pub store: Arc<dyn Store>,
     /// How it hears of new ones.
-    pub door: Arc<Door>,
+    pub new_batches: Arc<NewBatches>,
     /// What bounds it.
     pub limits: Limits,
     /// What it counts.
@@ -66,7 +66,7 @@ enum Pause {
 }
 
 impl Feeder {
-    /// Feeds until the door is closed. What is under way then is left to the next start.
+    /// Feeds until the server ends. What is under way then is left to the next start.
     ///
     /// # Errors
     /// There is no runtime, or the store cannot be read.
@@ -81,8 +81,8 @@ impl Feeder {
             tracing::info!(batches = open.len(), "goes on with batches that are not finished");
         }
         open.into_iter().for_each(|batch| queue.add(batch));
-        while !self.door.is_closed() {
-            self.door.take().into_iter().for_each(|batch| queue.add(batch));
+        while !self.new_batches.is_closed() {
+            self.new_batches.take().into_iter().for_each(|batch| queue.add(batch));
             let pause = self.turn(&mut queue);
             if let Err(error) = self.write(queue.take_answers()).await {
                 // Rows without a written answer are asked about again after the restart that this takes anyway.
@@ -181,7 +181,7 @@ impl Feeder {
         let mut pause = WRITE_PAUSE;
         loop {
             match self.try_write(answers.clone()).await {
-                Err(error @ (StoreError::NotDone(_) | StoreError::Busy)) if !self.door.is_closed() => {
+                Err(error @ (StoreError::NotDone(_) | StoreError::Busy)) if !self.new_batches.is_closed() => {
                     tracing::warn!("answers of batches cannot be written for now: {error}");
                     monoio::time::sleep(pause).await;
                     pause = (pause * 2).min(WRITE_PAUSE_MAX);
@@ -224,7 +224,7 @@ impl Feeder {
                 return Poll::Ready(Some(answer));
             }
             let slept = sleep.as_mut().is_some_and(|sleep| sleep.as_mut().poll(cx).is_ready());
-            if slept || self.door.poll(cx).is_ready() { Poll::Ready(None) } else { Poll::Pending }
+            if slept || self.new_batches.poll(cx).is_ready() { Poll::Ready(None) } else { Poll::Pending }
         })
         .await;
         drop(answer);
@@ -239,7 +239,7 @@ impl Feeder {
         match result {
             Ok(finding) => queue.found(ticket, convert::verdict(&finding), finding.retry_after, now),
             Err(Outage::Unavailable) => queue.failed(ticket, now),
-            Err(Outage::Crowded) => queue.crowded(ticket, now),
+            Err(Outage::SiteFull) => queue.on_site_full(ticket, now),
             Err(Outage::OverBudget(after)) => {
                 count(&self.tally.over_budget);
                 queue.over_budget(ticket, after, now);
@@ -249,11 +249,11 @@ impl Feeder {
         }
     }
 
-    /// Waits for the door to close.
+    /// Waits until the server ends.
     async fn rest(&self) -> io::Result<()> {
-        while !self.door.is_closed() {
-            self.door.take();
-            poll_fn(|cx| self.door.poll(cx)).await;
+        while !self.new_batches.is_closed() {
+            self.new_batches.take();
+            poll_fn(|cx| self.new_batches.poll(cx)).await;
         }
         Ok(())
     }

@@ -284,7 +284,7 @@ impl Queue {
     }
 
     /// Its site has enough waiting: others are asked about meanwhile.
-    pub fn crowded(&mut self, ticket: Ticket, now: UnixMs) {
+    pub fn on_site_full(&mut self, ticket: Ticket, now: UnixMs) {
         if let Some(question) = self.take(ticket) {
             self.postpone(question, now.saturating_add(CROWDED_WAIT));
         }

@@ -1,6 +1,6 @@
 //! One check at a time for an account and an address, over all threads.
 //!
-//! Whoever comes first flies; the others wait until the flight has landed. Then they look up what it has brought, or
+//! The first one checks; the others wait until that check has ended. Then they look up its result, or
 //! get its error: what failed a moment ago would fail again, and each of them would wait its time out anew.
 
 use crate::CheckError;
@@ -11,80 +11,80 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use store::{AccountId, AddressHash};
 
-/// What a flight is about.
+/// What a check is about.
 pub type Key = (AccountId, AddressHash);
 
 /// The checks under way.
 #[derive(Default)]
-pub struct Flights(Mutex<HashMap<Key, Arc<Landing>>>);
+pub struct SharedChecks(Mutex<HashMap<Key, Arc<Outcome>>>);
 
-/// The outcome of asking for a seat.
-pub enum Seat {
-    /// Nobody asks about the address: the caller does.
-    First(Flight),
-    /// Somebody does already: the outcome is an error, or nothing, when it is worth to look again.
-    Behind(Waiting),
+/// Who asks about the address.
+pub enum Joined {
+    /// Nobody else: the caller does.
+    First(SharedCheck),
+    /// Somebody does already. The wait ends with the error of that check, or with nothing: then look up its result.
+    Waits(Waiting),
 }
 
 /// A check under way; over when it is dropped, whichever way it ended.
-pub struct Flight {
-    flights: Arc<Flights>,
+pub struct SharedCheck {
+    shared_checks: Arc<SharedChecks>,
     key: Key,
-    landing: Arc<Landing>,
+    outcome: Arc<Outcome>,
 }
 
 /// Somebody else's check under way.
-pub struct Waiting(Arc<Landing>);
+pub struct Waiting(Arc<Outcome>);
 
 #[derive(Default)]
-struct Landing(Mutex<State>);
+struct Outcome(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    landed: bool,
+    ended: bool,
     error: Option<CheckError>,
     waiting: Vec<Waker>,
 }
 
-impl Flights {
-    /// Takes a seat.
-    pub fn board(self: &Arc<Flights>, key: Key) -> Seat {
-        let mut flights = self.lock();
-        if let Some(landing) = flights.get(&key) {
-            return Seat::Behind(Waiting(Arc::clone(landing)));
+impl SharedChecks {
+    /// Joins the check of this address, or begins it.
+    pub fn join(self: &Arc<SharedChecks>, key: Key) -> Joined {
+        let mut shared_checks = self.lock();
+        if let Some(outcome) = shared_checks.get(&key) {
+            return Joined::Waits(Waiting(Arc::clone(outcome)));
         }
-        let landing = Arc::<Landing>::default();
-        flights.insert(key, Arc::clone(&landing));
-        Seat::First(Flight { flights: Arc::clone(self), key, landing })
+        let outcome = Arc::<Outcome>::default();
+        shared_checks.insert(key, Arc::clone(&outcome));
+        Joined::First(SharedCheck { shared_checks: Arc::clone(self), key, outcome })
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Landing>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Outcome>>> {
         // A map is whole after a panic of whoever held the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Flight {
-    /// Lands with an error: everybody who waits gets the same.
+impl SharedCheck {
+    /// Ends with an error: everybody who waits gets the same.
     pub fn fail(self, error: &CheckError) {
-        self.landing.lock().error = Some(error.clone());
+        self.outcome.lock().error = Some(error.clone());
     }
 }
 
-impl Drop for Flight {
+impl Drop for SharedCheck {
     fn drop(&mut self) {
-        // First out of the map: who comes from now on does not wait for a flight that is over.
-        self.flights.lock().remove(&self.key);
+        // First out of the map: whoever comes from now on does not wait for a check that has ended.
+        self.shared_checks.lock().remove(&self.key);
         let waiting = {
-            let mut state = self.landing.lock();
-            state.landed = true;
+            let mut state = self.outcome.lock();
+            state.ended = true;
             std::mem::take(&mut state.waiting)
         };
         waiting.into_iter().for_each(Waker::wake);
     }
 }
 
-impl Landing {
+impl Outcome {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -95,7 +95,7 @@ impl Future for Waiting {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<CheckError>> {
         let mut state = self.0.lock();
-        if state.landed {
+        if state.ended {
             return Poll::Ready(state.error.clone());
         }
         if !state.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
@@ -124,26 +124,26 @@ mod tests {
         (AccountId::new(1, account), AddressHash([address; 16]))
     }
 
-    fn first(flights: &Arc<Flights>, key: Key) -> Flight {
-        match flights.board(key) {
-            Seat::First(flight) => flight,
-            Seat::Behind(_) => panic!("somebody flies already"),
+    fn first(shared_checks: &Arc<SharedChecks>, key: Key) -> SharedCheck {
+        match shared_checks.join(key) {
+            Joined::First(shared_check) => shared_check,
+            Joined::Waits(_) => panic!("somebody checks already"),
         }
     }
 
-    fn behind(flights: &Arc<Flights>, key: Key) -> Waiting {
-        match flights.board(key) {
-            Seat::First(_) => panic!("nobody flies"),
-            Seat::Behind(waiting) => waiting,
+    fn behind(shared_checks: &Arc<SharedChecks>, key: Key) -> Waiting {
+        match shared_checks.join(key) {
+            Joined::First(_) => panic!("nobody checks"),
+            Joined::Waits(waiting) => waiting,
         }
     }
 
     #[test]
     fn all_wait_for_the_first_and_are_woken_from_another_thread() {
-        let flights = Arc::<Flights>::default();
-        let flight = first(&flights, key(1, 1));
-        drop((first(&flights, key(1, 2)), first(&flights, key(2, 1))));
-        let (mut one, mut other) = (behind(&flights, key(1, 1)), behind(&flights, key(1, 1)));
+        let shared_checks = Arc::<SharedChecks>::default();
+        let shared_check = first(&shared_checks, key(1, 1));
+        drop((first(&shared_checks, key(1, 2)), first(&shared_checks, key(2, 1))));
+        let (mut one, mut other) = (behind(&shared_checks, key(1, 1)), behind(&shared_checks, key(1, 1)));
         let woken = Arc::<Count>::default();
         let waker = Waker::from(Arc::clone(&woken));
         let mut cx = Context::from_waker(&waker);
@@ -151,22 +151,22 @@ mod tests {
             assert!(Pin::new(&mut one).poll(&mut cx).is_pending());
         }
         assert!(Pin::new(&mut other).poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        std::thread::spawn(move || drop(flight)).join().unwrap();
+        std::thread::spawn(move || drop(shared_check)).join().unwrap();
         assert_eq!(woken.0.load(Ordering::SeqCst), 1);
         assert!(matches!(Pin::new(&mut one).poll(&mut cx), Poll::Ready(None)));
         assert!(matches!(Pin::new(&mut other).poll(&mut cx), Poll::Ready(None)));
-        drop(first(&flights, key(1, 1)));
-        assert!(flights.lock().is_empty());
+        drop(first(&shared_checks, key(1, 1)));
+        assert!(shared_checks.lock().is_empty());
     }
 
     #[test]
     fn an_error_is_everybody_s() {
-        let flights = Arc::<Flights>::default();
-        let flight = first(&flights, key(1, 1));
-        let mut waiting = behind(&flights, key(1, 1));
-        flight.fail(&CheckError::TimedOut);
+        let shared_checks = Arc::<SharedChecks>::default();
+        let shared_check = first(&shared_checks, key(1, 1));
+        let mut waiting = behind(&shared_checks, key(1, 1));
+        shared_check.fail(&CheckError::TimedOut);
         let mut cx = Context::from_waker(Waker::noop());
         assert_eq!(Pin::new(&mut waiting).poll(&mut cx), Poll::Ready(Some(CheckError::TimedOut)));
-        drop(first(&flights, key(1, 1)));
+        drop(first(&shared_checks, key(1, 1)));
     }
 }

@@ -5,7 +5,7 @@
 //! holds some MiB (the window of its compression, a row), so only a few are open at once; others wait for their place, not for long.
 
 use super::cleaned::Cleaned;
-use checks::survive;
+use checks::panics;
 use lists::Format;
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -250,7 +250,7 @@ fn guarded<T>(make: impl FnOnce() -> Result<T, String>) -> Result<T, StoreError>
     match catch_unwind(AssertUnwindSafe(make)) {
         Ok(made) => made.map_err(StoreError::Failed),
         Err(payload) => {
-            survive::forget(payload);
+            panics::forget(payload);
             Err(StoreError::Failed("a panic".into()))
         }
     }
@@ -278,7 +278,7 @@ mod tests {
         list
     }
 
-    struct Scene {
+    struct TestStore {
         _folder: tempfile::TempDir,
         store: Arc<dyn Store>,
         maker: Maker,
@@ -288,14 +288,14 @@ mod tests {
         opened: Cell<u128>,
     }
 
-    impl Scene {
-        fn new() -> Scene {
+    impl TestStore {
+        fn new() -> TestStore {
             let (folder, now) = (tempfile::tempdir().unwrap(), clock::now());
             let options = StoreOptions::default();
             let store = RedbStore::open(folder.path(), PlanTable::standard(), options, now).unwrap().0;
             let store: Arc<dyn Store> = Arc::new(store);
             let ((jobs, queue), maker) = (channel(), Maker::new(Arc::clone(&store)));
-            Scene { _folder: folder, store, maker, jobs, queue, opened: Cell::new(0) }
+            TestStore { _folder: folder, store, maker, jobs, queue, opened: Cell::new(0) }
         }
 
         fn open(&self, account: u128) -> Pending<Opened, StoreError> {
@@ -324,27 +324,27 @@ mod tests {
 
     #[test]
     fn a_download_comes_whole() {
-        let mut scene = Scene::new();
-        let mut opened = scene.open(1);
-        scene.turn(Instant::now());
+        let mut test = TestStore::new();
+        let mut opened = test.open(1);
+        test.turn(Instant::now());
         let mut pieces = state(&mut opened).unwrap().unwrap().pieces;
         let mut text = Vec::new();
         loop {
             match pieces.poll_next(&mut Context::from_waker(Waker::noop())) {
-                Poll::Pending => scene.turn(Instant::now()),
+                Poll::Pending => test.turn(Instant::now()),
                 Poll::Ready(Some(piece)) => text.extend(piece.unwrap()),
                 Poll::Ready(None) => break,
             }
         }
         assert_eq!(text.iter().filter(|&&byte| byte == b'\n').count(), 2_001);
-        assert!(scene.maker.open.is_empty(), "it keeps its place behind its end");
+        assert!(test.maker.open.is_empty(), "it keeps its place behind its end");
     }
 
     #[test]
     fn few_are_open_at_once_and_the_others_wait_for_their_place() {
-        let (mut scene, now) = (Scene::new(), Instant::now());
-        let mut of_one: Vec<_> = (0..8).map(|_| scene.open(1)).collect();
-        scene.turn(now);
+        let (mut test, now) = (TestStore::new(), Instant::now());
+        let mut of_one: Vec<_> = (0..8).map(|_| test.open(1)).collect();
+        test.turn(now);
         // Two are open, four wait, two are turned away.
         let states: Vec<_> = of_one.iter_mut().map(state).collect();
         let is_open = |state: &Option<Result<Opened, StoreError>>| matches!(state, Some(Ok(_)));
@@ -352,44 +352,44 @@ mod tests {
         assert!(states[2..6].iter().all(Option::is_none), "four wait");
         assert!(states[6..].iter().all(|state| matches!(state, Some(Err(StoreError::Busy)))));
         // Others have room, until all places are taken.
-        let mut of_others: Vec<_> = (2..9).map(|account| scene.open(account)).collect();
-        scene.turn(now);
+        let mut of_others: Vec<_> = (2..9).map(|account| test.open(account)).collect();
+        test.turn(now);
         let others: Vec<_> = of_others.iter_mut().map(state).collect();
         assert!(others[..6].iter().all(is_open) && others[6].is_none());
         // One ends, and the next of another account has its place, since it may not be the first's third.
         drop(others);
-        scene.turn(now);
+        test.turn(now);
         assert!(is_open(&state(&mut of_others[6])));
         assert!(of_one[2..6].iter_mut().all(|pending| state(pending).is_none()));
         drop(states);
-        scene.turn(now);
+        test.turn(now);
         assert!(is_open(&state(&mut of_one[2])) && is_open(&state(&mut of_one[3])));
         // Their places were given back with the answers; whoever has waited for too long is told so.
-        let held = [scene.open(1), scene.open(1), scene.open(1)];
-        scene.turn(now);
-        scene.turn(now + WAIT_MAX + Duration::from_secs(1));
-        assert_eq!(scene.maker.waiting.len(), 0);
+        let held = [test.open(1), test.open(1), test.open(1)];
+        test.turn(now);
+        test.turn(now + WAIT_MAX + Duration::from_secs(1));
+        assert_eq!(test.maker.waiting.len(), 0);
         drop(held);
     }
 
     #[test]
     fn one_that_is_hardly_taken_gives_up_its_place_while_others_wait() {
-        let (mut scene, now) = (Scene::new(), Instant::now());
-        let mut slow: Vec<_> = (1..=OPEN_MAX as u128).map(|account| scene.open(account)).collect();
-        scene.turn(now);
+        let (mut test, now) = (TestStore::new(), Instant::now());
+        let mut slow: Vec<_> = (1..=OPEN_MAX as u128).map(|account| test.open(account)).collect();
+        test.turn(now);
         let mut opened: Vec<_> = slow.iter_mut().map(|pending| state(pending).unwrap().unwrap()).collect();
-        let mut next = scene.open(99);
-        scene.turn(now + SLOW_AFTER - Duration::from_secs(25));
+        let mut next = test.open(99);
+        test.turn(now + SLOW_AFTER - Duration::from_secs(25));
         assert!(state(&mut next).is_none());
-        scene.turn(now + SLOW_AFTER);
+        test.turn(now + SLOW_AFTER);
         assert!(matches!(state(&mut next), Some(Ok(_))));
-        assert_eq!(scene.maker.open.len(), OPEN_MAX);
+        assert_eq!(test.maker.open.len(), OPEN_MAX);
         let ended = opened
             .iter_mut()
             .filter_map(|opened| {
                 let cx = &mut Context::from_waker(Waker::noop());
                 let _ = opened.pieces.poll_next(cx);
-                scene.turn(now);
+                test.turn(now);
                 match opened.pieces.poll_next(cx) {
                     Poll::Ready(Some(Err(error))) => Some(error),
                     _ => None,

@@ -6,8 +6,8 @@
 
 use super::BATCH_ADDRESSES;
 use api::Reason;
-use checks::batch::Door;
-use checks::survive;
+use checks::batch::NewBatches;
+use checks::panics;
 use lists::{Row, Source, Step};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -49,11 +49,11 @@ impl Lists {
     ///
     /// # Errors
     /// It could not be started.
-    pub fn start(store: Arc<dyn Store>, door: Arc<Door>) -> io::Result<Lists> {
+    pub fn start(store: Arc<dyn Store>, new_batches: Arc<NewBatches>) -> io::Result<Lists> {
         // Nobody sends the rest of them any longer.
         store.delete_unfinished_lists().wait().map_err(io::Error::other)?;
         let (wake, woken) = sync_channel(1);
-        let work = move || Worker::new(store, door).work(&woken);
+        let work = move || Worker::new(store, new_batches).work(&woken);
         thread::Builder::new().name("lists".into()).spawn(work)?;
         Ok(Lists(wake))
     }
@@ -69,7 +69,7 @@ impl Lists {
 
 struct Worker {
     store: Arc<dyn Store>,
-    door: Arc<Door>,
+    new_batches: Arc<NewBatches>,
     /// The lists that are being counted.
     counted: HashMap<ListId, Open>,
     /// The lists whose rows go into batches.
@@ -156,9 +156,9 @@ impl Open {
 }
 
 impl Worker {
-    fn new(store: Arc<dyn Store>, door: Arc<Door>) -> Worker {
+    fn new(store: Arc<dyn Store>, new_batches: Arc<NewBatches>) -> Worker {
         let (counted, open, resting) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Worker { store, door, counted, open, resting, more: false, waits: false }
+        Worker { store, new_batches, counted, open, resting, more: false, waits: false }
     }
 
     fn work(mut self, woken: &Receiver<()>) {
@@ -168,7 +168,7 @@ impl Worker {
                 Ok(()) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            if self.door.is_closed() {
+            if self.new_batches.is_closed() {
                 return;
             }
             pause = match self.round(Worker::turn) {
@@ -203,7 +203,7 @@ impl Worker {
                 Ok(Ok(())) => continue,
                 Ok(Err(error)) => tracing::warn!("a list could not go on: {error}"),
                 Err(payload) => {
-                    survive::forget(payload);
+                    panics::forget(payload);
                     self.give_up(list);
                 }
             }
@@ -358,7 +358,13 @@ impl Worker {
             Ok(BatchOfList::Made(made)) => {
                 if !made.completed {
                     let total = made.submitted;
-                    self.door.enter(OpenBatch { batch: id, account, created_at: now, total, answered: 0 });
+                    self.new_batches.enter(OpenBatch {
+                        batch: id,
+                        account,
+                        created_at: now,
+                        total,
+                        answered: 0,
+                    });
                 }
             }
             // By an earlier version, whose process ended then. It has its charge.
@@ -415,7 +421,7 @@ mod tests {
     fn one_lists_failure_is_not_that_of_others() {
         let (_folder, store, account) = store_with_account();
         let made: Vec<ListId> = (1..=3).map(|n| make(&store, account, n)).collect();
-        let mut worker = Worker::new(Arc::clone(&store), Arc::new(Door::default()));
+        let mut worker = Worker::new(Arc::clone(&store), Arc::new(NewBatches::default()));
         let turns = RefCell::new(Vec::new());
         let turn = |_: &mut Worker, list: List| {
             turns.borrow_mut().push(list.id);
@@ -440,7 +446,7 @@ mod tests {
         let all_held = || store.account(account, clock::now()).unwrap().unwrap().balance.held;
         let held = |number: u128, is_deleted: bool| {
             let list = running(&store, account, number, 1_000);
-            let mut worker = Worker::new(Arc::clone(&store), Arc::new(Door::default()));
+            let mut worker = Worker::new(Arc::clone(&store), Arc::new(NewBatches::default()));
             let before = all_held();
             if is_deleted {
                 assert!(store.delete_list(account, list.id).wait().unwrap());
@@ -457,7 +463,7 @@ mod tests {
         for number in 0..12 {
             running(&store, account, number, 5_000);
         }
-        let mut worker = Worker::new(Arc::clone(&store), Arc::new(Door::default()));
+        let mut worker = Worker::new(Arc::clone(&store), Arc::new(NewBatches::default()));
         let begun = |store: &Arc<dyn Store>| {
             let lists = store.lists(account, clock::now()).unwrap();
             lists.iter().filter(|list| list.submitted > 0).count()

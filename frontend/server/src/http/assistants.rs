@@ -19,7 +19,7 @@ const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
 /// What answers, if the path is one of theirs.
 pub fn find(worker: &Worker, head: &Parts) -> Option<(Arc<Assistants>, Result<&'static Route, Refusal>)> {
-    let assistants = worker.commons.dashboard.as_ref()?.assistants.as_ref()?;
+    let assistants = worker.shared.dashboard.as_ref()?.assistants.as_ref()?;
     let found = assistants::find(head.method.as_str(), head.uri.path())?;
     Some((Arc::clone(assistants), found))
 }

@@ -19,7 +19,7 @@ pub fn behind<'w>(
     headers: &HeaderMap,
     worker: &'w Worker,
 ) -> Result<Option<&'w Gateway>, Refusal> {
-    let gateways = &worker.commons.gateways;
+    let gateways = &worker.shared.gateways;
     let (gateway, doubled) = match gateways.behind(|name| values(headers, name)) {
         Ok(None) => return Ok(None),
         Ok(Some(gateway)) => (gateway, None),

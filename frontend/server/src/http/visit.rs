@@ -35,7 +35,7 @@ pub fn find(worker: &Worker, head: &Parts) -> Option<(Arc<Dashboard>, Found)> {
     if head.uri.path().starts_with(API) {
         return None;
     }
-    let dashboard = worker.commons.dashboard.as_ref()?;
+    let dashboard = worker.shared.dashboard.as_ref()?;
     Some((Arc::clone(dashboard), dashboard::find(head.method.as_str(), head.uri.path())?))
 }
 

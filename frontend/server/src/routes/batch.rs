@@ -16,7 +16,7 @@ pub async fn create(call: Call) -> Result<Reply, Refusal> {
     let submission = Submission::read(caller, &call)?;
     let claim = match submission.key() {
         Some(key) => {
-            let claim = call.worker.commons.in_progress.claim(caller.account, caller.mode, key);
+            let claim = call.worker.shared.in_progress.claim(caller.account, caller.mode, key);
             Some(claim.ok_or_else(in_progress)?)
         }
         None => None,

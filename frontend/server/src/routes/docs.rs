@@ -6,7 +6,7 @@ use http_core::{Refusal, Reply};
 
 /// `GET /docs`: the reference of the API.
 pub async fn show(call: Call) -> Result<Reply, Refusal> {
-    Ok(docs::without_dashboard(&call.worker.commons.reference))
+    Ok(docs::without_dashboard(&call.worker.shared.reference))
 }
 
 /// `GET /assets/{name}`: the style and the script of the reference.

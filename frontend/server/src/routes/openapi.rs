@@ -9,7 +9,7 @@ const KEPT: &str = "public, max-age=300";
 
 /// The description, as it was rendered when the server started.
 pub async fn show(call: Call) -> Result<Reply, Refusal> {
-    let body = call.worker.commons.description.clone();
+    let body = call.worker.shared.description.clone();
     Ok(Reply { status: 200, headers: Vec::new(), body }.header("cache-control", KEPT))
 }
 

@@ -1,6 +1,6 @@
 //! Who is asked about the addresses: the engine in full mode, or a fast check.
 
-use checks::engine_client::Line;
+use checks::engine_client::EngineHandle;
 use checks::fast::judge;
 use engine::proto::address::Address;
 use engine::{Answer, Finding, MailHosts, Outage, Pending, Priority, Refusal, Request};
@@ -20,7 +20,7 @@ pub trait Checker {
     fn answers(&mut self, patience: Duration, into: &mut Vec<Answered>);
 
     /// About how many addresses servers have spoken so far. Their answers may come much later.
-    fn heard(&self) -> u64;
+    fn answer_count(&self) -> u64;
 
     /// Has every address that is under way answered soon, with what is known by then.
     fn recall(&mut self);
@@ -54,8 +54,8 @@ impl Checker for Box<dyn Checker> {
         (**self).answers(patience, into);
     }
 
-    fn heard(&self) -> u64 {
-        (**self).heard()
+    fn answer_count(&self) -> u64 {
+        (**self).answer_count()
     }
 
     fn recall(&mut self) {
@@ -69,13 +69,13 @@ impl Checker for Box<dyn Checker> {
 
 /// Asks the engine.
 pub(super) struct Full {
-    line: Box<dyn Line + Send>,
+    line: Box<dyn EngineHandle + Send>,
     answers: Vec<Answer>,
     resolvers: String,
 }
 
 impl Full {
-    pub fn new(line: Box<dyn Line + Send>, resolvers: String) -> Full {
+    pub fn new(line: Box<dyn EngineHandle + Send>, resolvers: String) -> Full {
         Full { line, answers: Vec::new(), resolvers }
     }
 }
@@ -95,8 +95,8 @@ impl Checker for Full {
         }));
     }
 
-    fn heard(&self) -> u64 {
-        self.line.heard()
+    fn answer_count(&self) -> u64 {
+        self.line.answer_count()
     }
 
     fn recall(&mut self) {
@@ -110,7 +110,7 @@ impl Checker for Full {
 
 /// Checks fast: no mail server hears of the addresses.
 pub(super) struct Fast {
-    line: Box<dyn Line + Send>,
+    line: Box<dyn EngineHandle + Send>,
     /// In the order in which they were asked; each answers within a few seconds.
     asked: VecDeque<Asked>,
     resolvers: String,
@@ -134,7 +134,7 @@ const TRIES_MAX: u8 = 3;
 const FAST_LOOK: Duration = Duration::from_millis(5);
 
 impl Fast {
-    pub fn new(line: Box<dyn Line + Send>, resolvers: String) -> Fast {
+    pub fn new(line: Box<dyn EngineHandle + Send>, resolvers: String) -> Fast {
         Fast { line, asked: VecDeque::new(), resolvers }
     }
 
@@ -183,7 +183,7 @@ impl Checker for Fast {
     }
 
     /// No server is asked.
-    fn heard(&self) -> u64 {
+    fn answer_count(&self) -> u64 {
         0
     }
 

@@ -2,8 +2,8 @@
 
 mod answers;
 
+use super::budget::{Asked, RowBudget};
 use super::checker::{Answered, Checker};
-use super::flight::{Asked, Flight};
 use super::outage::OutageWatch;
 use super::progress::{Progress, Standing};
 use super::putoff::{PutOff, Turn};
@@ -57,7 +57,7 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
         rows: Rows::new(parts.ordered),
         verdicts: Verdict::all().collect(),
         summary: Summary::new(parts.waits.later),
-        flight: Flight::new(UNDER_WAY_MAX),
+        budget: RowBudget::new(UNDER_WAY_MAX),
         put_off: PutOff::default(),
         stall: Stall::new(parts.waits.later, parts.waits.silence),
         outage: OutageWatch::new(parts.waits.outage),
@@ -67,7 +67,7 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
         ended: false,
         started,
         flushed: started,
-        heard: started,
+        answered_at: started,
         spoken: 0,
         parts,
     };
@@ -98,7 +98,7 @@ struct Run<'a> {
     /// By their codes, from 1.
     verdicts: Vec<Verdict>,
     summary: Summary,
-    flight: Flight,
+    budget: RowBudget,
     put_off: PutOff,
     stall: Stall,
     outage: OutageWatch,
@@ -112,7 +112,7 @@ struct Run<'a> {
     started: Instant,
     flushed: Instant,
     /// When the last answer came.
-    heard: Instant,
+    answered_at: Instant,
     /// About how many rows servers had spoken then.
     spoken: u64,
 }
@@ -125,7 +125,7 @@ impl Run<'_> {
             self.release()?;
             self.read()?;
             self.write()?;
-            let idle = self.flight.len() == 0 && self.put_off.len() == 0;
+            let idle = self.budget.len() == 0 && self.put_off.len() == 0;
             if self.ended && idle && self.rows.len() == 0 {
                 return Ok(());
             }
@@ -136,17 +136,17 @@ impl Run<'_> {
 
     /// Hands over what the engine had no room for.
     fn resend(&mut self) -> Result<(), CleanError> {
-        while let Some(&ticket) = self.flight.unsent.front()
+        while let Some(&ticket) = self.budget.unsent.front()
             && !self.stall.is_recalling()
         {
-            if let Some(asked) = self.flight.row(ticket) {
+            if let Some(asked) = self.budget.row(ticket) {
                 let address = parse(asked)?;
                 if !self.submit(ticket, address)? {
                     break;
                 }
                 self.stall.on_asked_again(self.now());
             }
-            self.flight.unsent.pop_front();
+            self.budget.unsent.pop_front();
         }
         Ok(())
     }
@@ -162,7 +162,7 @@ impl Run<'_> {
                 self.stall.on_asked_again(now);
             }
             let address = parse(&asked)?;
-            let ticket = self.flight.take(|slot| {
+            let ticket = self.budget.take(|slot| {
                 std::mem::swap(slot, &mut asked);
                 Ok(())
             })?;
@@ -193,7 +193,7 @@ impl Run<'_> {
     }
 
     fn has_room(&self) -> bool {
-        self.flight.has_room() && self.flight.unsent.is_empty() && !self.stall.is_recalling()
+        self.budget.has_room() && self.budget.unsent.is_empty() && !self.stall.is_recalling()
     }
 
     /// Finds out what is to be done with the row that was read.
@@ -258,7 +258,7 @@ impl Run<'_> {
         let prefix: &[u8] = if ordered { &[] } else { &self.row.prefix };
         let (state, put_off) = (&mut self.parts.state, &mut self.put_off);
         let mut waits = false;
-        let ticket = self.flight.take(|slot| {
+        let ticket = self.budget.take(|slot| {
             let text = address.as_str().as_bytes();
             slot.row = number;
             slot.domain = domain;
@@ -272,7 +272,7 @@ impl Run<'_> {
             Ok(())
         })?;
         if waits {
-            self.flight.release(ticket);
+            self.budget.release(ticket);
             return Ok(());
         }
         self.stall.on_progress(self.now());
@@ -282,7 +282,7 @@ impl Run<'_> {
     /// Hands an address over, now or when there is room.
     fn send(&mut self, ticket: u64, address: Address) -> Result<(), CleanError> {
         if !self.submit(ticket, address)? {
-            self.flight.unsent.push_back(ticket);
+            self.budget.unsent.push_back(ticket);
         }
         Ok(())
     }
@@ -297,7 +297,7 @@ impl Run<'_> {
 
     /// Writes the rows whose turn has come.
     fn write(&mut self) -> Result<(), CleanError> {
-        let idle = self.ended && self.flight.len() == 0 && self.put_off.len() == 0;
+        let idle = self.ended && self.budget.len() == 0 && self.put_off.len() == 0;
         while let Some((row, prefix)) = self.rows.next(&mut self.parts.state, &mut self.seen, idle)? {
             self.parts.sink.write(prefix, row.code)?;
             let domain = Some(row.domain).filter(|&domain| domain != NO_DOMAIN);

@@ -6,7 +6,7 @@
 //! ever, and hardly any row makes the way in vain.
 
 use super::CleanError;
-use super::flight::Asked;
+use super::budget::Asked;
 use super::state::State;
 use super::state::spool::Spool;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -105,7 +105,7 @@ impl PutOff {
     ///
     /// # Errors
     /// When the state cannot be written.
-    pub fn crowded(&mut self, state: &mut State, row: &Asked) -> Result<(), CleanError> {
+    pub fn on_site_full(&mut self, state: &mut State, row: &Asked) -> Result<(), CleanError> {
         self.came_back += 1;
         let domain = self.hasher.hash_one(row.domain());
         self.wait(state, domain, row)
@@ -294,7 +294,9 @@ mod tests {
         let (mut put_off, mut taken) = (PutOff::default(), Asked::default());
         put_off.postpone(&mut state, &row(1, "a.example"), 0, 5).unwrap();
         for n in 2..50 {
-            put_off.crowded(&mut state, &row(n, if n % 2 == 0 { "a.example" } else { "b.example" })).unwrap();
+            put_off
+                .on_site_full(&mut state, &row(n, if n % 2 == 0 { "a.example" } else { "b.example" }))
+                .unwrap();
         }
         assert_eq!((put_off.len(), put_off.crowded_len()), (49, 48));
         assert_eq!(put_off.next(&mut state, 5, &mut taken).unwrap(), Some(Turn::Due));
@@ -335,7 +337,7 @@ mod tests {
         let (_folder, mut state) = state(0);
         let mut put_off = PutOff::default();
         for n in 0..100 {
-            put_off.crowded(&mut state, &row(n, "a.example")).unwrap();
+            put_off.on_site_full(&mut state, &row(n, "a.example")).unwrap();
         }
         assert!(put_off.join(&mut state, &row(100, "a.example")).unwrap(), "it waits behind them");
         assert!(!put_off.join(&mut state, &row(7, "b.example")).unwrap(), "nobody waits there");
@@ -358,14 +360,14 @@ mod tests {
         let (_folder, mut state) = state(0);
         let mut put_off = PutOff::default();
         for n in 0..10_000 {
-            put_off.crowded(&mut state, &row(n, "a.example")).unwrap();
+            put_off.on_site_full(&mut state, &row(n, "a.example")).unwrap();
         }
         let mut handed = Vec::new();
         for tick in 0..20 {
             let rows = gone(&mut put_off, &mut state, tick * TICK_MS);
             // The site has room for 40 in each turn.
             for &n in rows.iter().skip(40) {
-                put_off.crowded(&mut state, &row(n, "a.example")).unwrap();
+                put_off.on_site_full(&mut state, &row(n, "a.example")).unwrap();
             }
             handed.push(rows.len());
         }
@@ -379,10 +381,10 @@ mod tests {
         let mut put_off = PutOff::default();
         let many = QUEUES_MAX as u64 + 500;
         for n in 0..5000 {
-            put_off.crowded(&mut state, &row(n, "large.example")).unwrap();
+            put_off.on_site_full(&mut state, &row(n, "large.example")).unwrap();
         }
         for n in 0..many {
-            put_off.crowded(&mut state, &row(10_000 + n, &format!("d{n}.example"))).unwrap();
+            put_off.on_site_full(&mut state, &row(10_000 + n, &format!("d{n}.example"))).unwrap();
         }
         assert_eq!((put_off.queues.len(), put_off.others.len()), (QUEUES_MAX, 501));
         let (mut left, mut first) = (5000 + many, Vec::new());

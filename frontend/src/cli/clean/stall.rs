@@ -148,14 +148,14 @@ mod tests {
         /// Nothing more than a look, with so many under way.
         Look(usize),
         /// As many, and others that wait for room.
-        Crowded(usize),
+        SiteFull(usize),
         /// As `Look(1)` with further rows to read.
         Unread,
         /// As `Look(1)` while only outages are heard.
         Outage,
     }
     use Decision::{End, Recall, Wait};
-    use Event::{AskedAgain, Crowded, Empty, Look, Outage, Progress, Unread};
+    use Event::{AskedAgain, Empty, Look, Outage, Progress, SiteFull, Unread};
 
     #[track_caller]
     fn check(max_wait: u64, events: &[(u64, Event, Decision)]) {
@@ -177,7 +177,7 @@ mod tests {
                     Open::default()
                 }
                 Look(under_way) => Open { under_way, ..open },
-                Crowded(under_way) => Open { under_way, crowded: 5, ..open },
+                SiteFull(under_way) => Open { under_way, crowded: 5, ..open },
                 Unread => Open { unread: true, ..open },
                 Outage => Open { outage: true, ..open },
             };
@@ -191,7 +191,7 @@ mod tests {
         // Each answer starts the wait anew, however slow they come.
         check(0, &[(50, Progress, Wait), (100, Progress, Wait), (154, Look(1), Wait), (155, Look(1), End)]);
         // Nothing to wait for, however long ago the last answer was.
-        check(0, &[(500, Look(0), Wait), (500, Crowded(0), End)]);
+        check(0, &[(500, Look(0), Wait), (500, SiteFull(0), End)]);
     }
 
     #[test]

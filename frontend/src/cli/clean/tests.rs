@@ -83,7 +83,7 @@ impl Checker for Fake {
         }
     }
 
-    fn heard(&self) -> u64 {
+    fn answer_count(&self) -> u64 {
         self.heard
     }
 
@@ -102,7 +102,7 @@ impl Fake {
         let under_way = self.asked.iter().filter(|(_, other)| other.domain() == address.domain()).count();
         if self.crowd.is_some_and(|crowd| under_way >= crowd) {
             self.crowded += 1;
-            return Answered { ticket, result: Err(Outage::Crowded), rule: "", retry_after: None };
+            return Answered { ticket, result: Err(Outage::SiteFull), rule: "", retry_after: None };
         }
         let again = self.submitted[address.as_str()] > 1;
         let reason = match address.local().to_ascii_lowercase().as_str() {

@@ -15,10 +15,10 @@ const PLANTED: u32 = 3;
 fn survive_seed(seed: u64, lies: Option<u32>) -> Survived {
     let plan = Plan { crash: Crash::PowerLoss, seed, rounds: ROUNDS, lies };
     match seed % 4 {
-        0 => survive_plan::<Told>(plan).1,
-        1 => survive_plan::<batches::Told>(plan).1,
-        2 => survive_plan::<connections::Told>(plan).1,
-        _ => survive_plan::<learned::Told>(plan).1,
+        0 => run_plan::<Told>(plan).1,
+        1 => run_plan::<batches::Told>(plan).1,
+        2 => run_plan::<connections::Told>(plan).1,
+        _ => run_plan::<learned::Told>(plan).1,
     }
 }
 

@@ -69,10 +69,10 @@ pub fn feed(input: &[u8]) -> Result<(), String> {
     let Some((&settings, script)) = input.split_first() else { return Ok(()) };
     let turns: Vec<&[u8]> = script.split(|&byte| byte == PART).take(TURNS_MAX).collect();
     let whole = play(settings, &turns, |turn| vec![turn])?;
-    let story = play(settings, &turns, cut)?;
-    if story != whole {
-        let differ = whole.iter().zip(&story).find(|(a, b)| a != b);
-        return Err(format!("in other pieces the story is another: {differ:?}"));
+    let events = play(settings, &turns, cut)?;
+    if events != whole {
+        let differ = whole.iter().zip(&events).find(|(a, b)| a != b);
+        return Err(format!("in other pieces the events is another: {differ:?}"));
     }
     Ok(())
 }
@@ -102,7 +102,7 @@ fn play<'a>(
     if !session.dialog.is_over() {
         return Err("the connection ended and the session did not".into());
     }
-    Ok(session.story)
+    Ok(session.events)
 }
 
 struct Session {
@@ -120,7 +120,7 @@ struct Session {
     handshakes: usize,
     commands: usize,
     pipelined: bool,
-    story: Vec<String>,
+    events: Vec<String>,
 }
 
 impl Session {
@@ -139,7 +139,7 @@ impl Session {
             handshakes: 0,
             commands: 0,
             pipelined: false,
-            story: Vec::new(),
+            events: Vec::new(),
         }
     }
 
@@ -217,7 +217,7 @@ impl Session {
             Event::Over(_) => self.over = true,
             Event::Ready | Event::MailRefused(_) => {}
         }
-        self.story.push(format!("{event:?}"));
+        self.events.push(format!("{event:?}"));
         Ok(())
     }
 
@@ -236,7 +236,7 @@ impl Session {
         if !self.pipelined && self.commands > self.replies + self.handshakes {
             return Err(format!("{} commands after {} replies, unpipelined", self.commands, self.replies));
         }
-        self.story.push(text);
+        self.events.push(text);
         Ok(())
     }
 
@@ -267,8 +267,8 @@ mod tests {
         let mut answered = || {
             let input = grow(&mut random);
             let turns: Vec<&[u8]> = input[1..].split(|&byte| byte == PART).collect();
-            let story = play(input[0], &turns, |turn| vec![turn]).unwrap();
-            story.iter().any(|line| line.starts_with("Answered"))
+            let events = play(input[0], &turns, |turn| vec![turn]).unwrap();
+            events.iter().any(|line| line.starts_with("Answered"))
         };
         let share = (0..1000).filter(|_| answered()).count();
         assert!((300..1000).contains(&share), "{share} of 1000");

@@ -69,38 +69,38 @@ pub fn feed(input: &[u8]) -> Result<(), String> {
     let whole = read([input].into_iter());
     let pieces = cut(input);
     if read(pieces.iter().copied()) != whole {
-        return Err(format!("{} pieces make another story", pieces.len()));
+        return Err(format!("{} pieces make another read", pieces.len()));
     }
     whole.replies.iter().try_for_each(holds)
 }
 
 /// All that comes out of a stream.
 #[derive(PartialEq, Eq)]
-struct Story {
+struct ReadReplies {
     replies: Vec<Reply>,
     error: Option<ReplyError>,
     empty: bool,
 }
 
-fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Story {
+fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> ReadReplies {
     let mut parser = ReplyParser::default();
-    let mut story = Story { replies: Vec::new(), error: None, empty: true };
+    let mut read = ReadReplies { replies: Vec::new(), error: None, empty: true };
     for piece in pieces {
         parser.feed(piece);
         loop {
             match parser.next() {
-                Ok(Some(reply)) => story.replies.push(reply),
+                Ok(Some(reply)) => read.replies.push(reply),
                 Ok(None) => break,
                 Err(error) => {
-                    story.error = Some(error);
+                    read.error = Some(error);
                     break;
                 }
             }
         }
     }
     // After an error the session is over, and what is held means nothing.
-    story.empty = story.error.is_some() || parser.is_empty();
-    story
+    read.empty = read.error.is_some() || parser.is_empty();
+    read
 }
 
 /// What is true of every reply.

@@ -41,13 +41,13 @@ impl Session {
         }
         let mailbox = self.look_up(personality, address);
         match &place.behaviour.conduct {
-            Some(conduct) => self.tell_by(conduct, mailbox, address, out),
-            None => self.tell(personality, mailbox, address, out),
+            Some(conduct) => self.answer_by(conduct, mailbox, address, out),
+            None => self.answer_for(personality, mailbox, address, out),
         }
     }
 
     /// Says what the host's conduct makes of the truth.
-    fn tell_by(&mut self, conduct: &Conduct, truth: Mailbox, address: &str, out: &mut Vec<u8>) -> Step {
+    fn answer_by(&mut self, conduct: &Conduct, truth: Mailbox, address: &str, out: &mut Vec<u8>) -> Step {
         let place = self.place();
         let personality = &place.behaviour.personality;
         let here = (self.host, self.node);
@@ -64,9 +64,9 @@ impl Session {
         }
         let start = out.len();
         let step = match turn.word {
-            Word::Honest => self.tell(personality, truth, address, out),
-            Word::Accept => self.tell(personality, Mailbox::Ok, address, out),
-            Word::Refuse => self.tell(personality, Mailbox::NotFound, address, out),
+            Word::Honest => self.answer_for(personality, truth, address, out),
+            Word::Accept => self.answer_for(personality, Mailbox::Ok, address, out),
+            Word::Refuse => self.answer_for(personality, Mailbox::NotFound, address, out),
             Word::Reply(reply) => {
                 self.write(reply, address, out);
                 if reply.code == 421 { Step::Close } else { Step::Go }
@@ -116,7 +116,13 @@ impl Session {
         found
     }
 
-    fn tell(&mut self, personality: &Personality, found: Mailbox, rcpt: &str, out: &mut Vec<u8>) -> Step {
+    fn answer_for(
+        &mut self,
+        personality: &Personality,
+        found: Mailbox,
+        rcpt: &str,
+        out: &mut Vec<u8>,
+    ) -> Step {
         let kind = match found {
             Mailbox::Ok => return self.accept(personality, rcpt, out),
             Mailbox::NotFound => ReplyKind::NotFound,

@@ -7,10 +7,10 @@
 //! them.
 
 use super::cost::{Cost, Running};
-use super::line::Line;
+use super::link::DelayedLink;
 use super::loadtest::verdict;
 use super::resolvers::{ADDRESS, Resolver, Running as Serving, Space};
-use super::scene::{List, Peers};
+use super::setting::{List, Peers};
 use super::{Bench, Failure};
 use crate::interop::report::{self, Tally};
 use std::process::Command;
@@ -89,7 +89,7 @@ fn near(bench: &Bench, tally: &mut Tally) -> Result<Vec<Run>, Failure> {
 
 /// Mail servers that are 20 ms away, beside Unbound.
 fn far(bench: &Bench) -> Result<Vec<Run>, Failure> {
-    let line = Line::make(ROUND_TRIP / 2)?;
+    let line = DelayedLink::make(ROUND_TRIP / 2)?;
     let space = Space::within(line.near(), bench.world.path("resolvers-far"), LIST.domains)?;
     let _sink = space.sink(&line.far().map(str::to_owned), 25)?;
     runs(bench, &space, Resolver::Unbound)

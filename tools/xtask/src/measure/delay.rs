@@ -1,8 +1,8 @@
 //! 20,000 addresses over 1,000 hosts that are 20 ms away.
 
 use super::cost::Running;
-use super::line::{FAR, Line, NEAR};
-use super::scene::{List, Peers, SERVER, right};
+use super::link::{DelayedLink, FAR, NEAR};
+use super::setting::{List, Peers, SERVER, right};
 use super::{Bench, Failure, Row, median};
 use crate::interop::report::{self, Tally};
 use mailnet::Scenario;
@@ -36,7 +36,7 @@ pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
     let text = scenario() + SERVER;
     let known = Scenario::parse(&text).map_err(|error| Failure(error.to_string()))?;
     let expected = |address: &str| known.expected(address).reason.as_str();
-    let line = Line::make(ROUND_TRIP / 2)?;
+    let line = DelayedLink::make(ROUND_TRIP / 2)?;
     let mailnet = bench.world.mailnet_by(&line.far(), &text, "mailnet", &[])?;
     report::line(&format!("a connection takes {:.1} ms", connect(&line)?.as_secs_f64() * 1000.0));
     let peers = Peers {
@@ -64,7 +64,7 @@ pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
 }
 
 /// How long a TCP connection over the line takes: one round trip.
-fn connect(line: &Line) -> Result<Duration, Failure> {
+fn connect(line: &DelayedLink) -> Result<Duration, Failure> {
     let script = format!("exec 3<>/dev/tcp/{FAR}/53");
     let began = Instant::now();
     let near = line.near();

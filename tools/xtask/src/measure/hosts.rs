@@ -1,6 +1,6 @@
 //! 20,000 addresses over 1,000 MX hosts, each a site of its own.
 
-use super::scene::{Expected, List, Peers};
+use super::setting::{Expected, List, Peers};
 use super::{Bench, Failure, Row};
 use crate::interop::report::{self, Tally};
 use mailnet::Scenario;

@@ -5,7 +5,7 @@
 
 #![expect(unsafe_code, reason = "a seccomp filter for the child has no safe wrapper")]
 
-use super::scene::{ONE_SITE, SERVER};
+use super::setting::{ONE_SITE, SERVER};
 use super::{Bench, Failure};
 use crate::interop::live_key;
 use crate::interop::process::{self, Server, sleep};

@@ -2,7 +2,7 @@
 //! same, and memory does not grow from the first million on.
 
 use super::cost::{Cost, Running};
-use super::scene::{List, Peers, SERVER, right};
+use super::setting::{List, Peers, SERVER, right};
 use super::{Bench, Failure, Row, median};
 use crate::interop::report::{self, Tally};
 use mailnet::Scenario;

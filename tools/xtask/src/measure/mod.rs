@@ -26,13 +26,13 @@ mod downloads;
 mod hosts;
 mod instructions;
 mod intake;
-mod line;
+mod link;
 mod loadtest;
 mod long;
 mod records;
 mod resolvers;
-mod scene;
 mod sessions;
+mod setting;
 mod sick;
 mod site;
 

@@ -1,7 +1,7 @@
 //! The memory that large DNS answers take: 20,000 domains with one MX record each, with 1.2 KB of MX records whose hosts all
 //! domains share, and with as many records of hosts of their own, whose names are shorter.
 
-use super::scene::{List, Peers, SERVER};
+use super::setting::{List, Peers, SERVER};
 use super::{Bench, Failure, Row};
 use crate::interop::report::{self, Tally};
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //! addresses are under way.
 
 use super::cost::Running;
-use super::scene::{List, Peers, SERVER};
+use super::setting::{List, Peers, SERVER};
 use super::{Bench, Failure};
 use crate::interop::process::{sleep, wait_until};
 use crate::interop::report::{self, Tally};

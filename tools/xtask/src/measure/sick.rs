@@ -2,7 +2,7 @@
 //! should hardly notice.
 
 use super::cost::Running;
-use super::scene::{List, Peers, SERVER};
+use super::setting::{List, Peers, SERVER};
 use super::{Bench, Failure};
 use crate::interop::report::{self, Tally};
 use mailnet::Scenario;

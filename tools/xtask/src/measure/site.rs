@@ -1,7 +1,7 @@
 //! A million existing addresses of one site, whose control recipient is refused, beside what smtp-source pays for as
 //! many recipients with as many to a MAIL.
 
-use super::scene::{List, ONE_SITE, Peers, SERVER};
+use super::setting::{List, ONE_SITE, Peers, SERVER};
 use super::{Bench, Failure, Row};
 use crate::interop::report::{self, Tally};
 use std::time::Duration;

@@ -183,7 +183,7 @@ fn campaign(first: u64, seeds: u64, options: &Options, tally: &mut Tally) {
             if let Ok(outcome) = &outcome {
                 addresses.fetch_add(outcome.world.tickets.len() as u64, Ordering::Relaxed);
                 if seeds == 1 {
-                    tell(outcome);
+                    print_outcome(outcome);
                 }
             }
             let mut failures = failures.lock().unwrap_or_else(|poison| poison.into_inner());
@@ -259,7 +259,7 @@ impl Failures {
     }
 }
 
-fn tell(outcome: &Outcome) {
+fn print_outcome(outcome: &Outcome) {
     outcome.world.told.iter().for_each(|line| report::line(line));
     let Ending { trace, answered, .. } = &outcome.ending;
     let trace = trace ^ outcome.world.trace;

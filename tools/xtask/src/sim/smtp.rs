@@ -37,7 +37,7 @@ pub struct Peer {
 
 /// What is done behind an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Then {
+enum NextStep {
     Listen,
     Close,
     Reset,
@@ -45,7 +45,7 @@ enum Then {
 }
 
 /// A session's surroundings while something is heard.
-pub struct Scene<'a> {
+pub struct Surroundings<'a> {
     pub now: Duration,
     /// The connection's number.
     pub link: u32,
@@ -64,36 +64,36 @@ const CISCO: &str = "220 mx.example ESMTP IronPort";
 
 impl Peer {
     /// The connection is open at the client `after` now.
-    pub fn greet(&mut self, after: Duration, busy: bool, scene: &mut Scene<'_>) {
-        let nodes = scene.manners.tricks.nodes;
-        self.node = nodes.filter(|nodes| scene.random.u8(..) < nodes.share).map(|nodes| nodes.turn);
-        let (text, then) = match &scene.manners.banner {
-            _ if busy => ("421 4.7.0 Too many connections from your address".to_owned(), Then::Close),
-            Banner::Good if scene.manners.tricks.cisco => (CISCO.to_owned(), Then::Listen),
-            Banner::Good => ("220 mx ESMTP".to_owned(), Then::Listen),
-            Banner::Refuses(text) => (text.words.to_owned(), Then::Close),
-            Banner::Busy => ("421 4.3.2 Service not available".to_owned(), Then::Close),
+    pub fn greet(&mut self, after: Duration, busy: bool, surroundings: &mut Surroundings<'_>) {
+        let nodes = surroundings.manners.tricks.nodes;
+        self.node = nodes.filter(|nodes| surroundings.random.u8(..) < nodes.share).map(|nodes| nodes.turn);
+        let (text, then) = match &surroundings.manners.banner {
+            _ if busy => ("421 4.7.0 Too many connections from your address".to_owned(), NextStep::Close),
+            Banner::Good if surroundings.manners.tricks.cisco => (CISCO.to_owned(), NextStep::Listen),
+            Banner::Good => ("220 mx ESMTP".to_owned(), NextStep::Listen),
+            Banner::Refuses(text) => (text.words.to_owned(), NextStep::Close),
+            Banner::Busy => ("421 4.3.2 Service not available".to_owned(), NextStep::Close),
             Banner::Silent => return self.mute = true,
-            Banner::Garbage => ("\u{16}\u{3}\u{1} not found".to_owned(), Then::Listen),
+            Banner::Garbage => ("\u{16}\u{3}\u{1} not found".to_owned(), NextStep::Listen),
         };
         let mut out = Out::default();
         out.add(text, then);
-        self.say(after, out, scene);
+        self.say(after, out, surroundings);
     }
 
     /// Bytes from the client.
-    pub fn hear(&mut self, bytes: &[u8], scene: &mut Scene<'_>) {
+    pub fn hear(&mut self, bytes: &[u8], surroundings: &mut Surroundings<'_>) {
         if self.tls {
             // A ClientHello: this server has no TLS to speak of.
             self.mute = true;
-            return scene.wire.reset(scene.manners.round_trip);
+            return surroundings.wire.reset(surroundings.manners.round_trip);
         }
         if self.heard.len() + bytes.len() > BYTES_MAX {
-            return scene.breaches.push("more than a megabyte without a line".into());
+            return surroundings.breaches.push("more than a megabyte without a line".into());
         }
         self.heard.extend_from_slice(bytes);
         let mut out = Out::default();
-        let mut first = scene.now >= self.said_until;
+        let mut first = surroundings.now >= self.said_until;
         let (heard, mut group_over) = (std::mem::take(&mut self.heard), false);
         let mut rest = &heard[..];
         while let Some(end) = rest.windows(2).position(|pair| pair == b"\r\n") {
@@ -103,49 +103,51 @@ impl Peer {
                 continue;
             }
             if !std::mem::replace(&mut first, false) && !self.pipelining {
-                scene.breaches.push(format!("spoke before its turn: {}", verb(&line)));
+                surroundings.breaches.push(format!("spoke before its turn: {}", verb(&line)));
             }
             if group_over {
                 // RFC 2920 3.1: these end a group.
-                scene.breaches.push(format!("sent {} behind the end of a group", verb(&line)));
+                surroundings.breaches.push(format!("sent {} behind the end of a group", verb(&line)));
             }
             group_over = matches!(verb(&line).as_str(), "EHLO" | "HELO" | "STARTTLS" | "QUIT");
-            self.obey(&line, scene, &mut out);
+            self.obey(&line, surroundings, &mut out);
         }
         self.heard = rest.to_vec();
-        let after = scene.manners.round_trip + scene.manners.thinks;
-        self.say(after, out, scene);
+        let after = surroundings.manners.round_trip + surroundings.manners.thinks;
+        self.say(after, out, surroundings);
     }
 
-    fn obey(&mut self, line: &str, scene: &mut Scene<'_>, out: &mut Out) {
-        let manners = scene.manners;
+    fn obey(&mut self, line: &str, surroundings: &mut Surroundings<'_>, out: &mut Out) {
+        let manners = surroundings.manners;
         match verb(line).as_str() {
-            "EHLO" if manners.helo_only => out.add("502 5.5.2 Command not implemented".into(), Then::Listen),
+            "EHLO" if manners.helo_only => {
+                out.add("502 5.5.2 Command not implemented".into(), NextStep::Listen)
+            }
             "EHLO" => {
                 self.greeted = true;
                 self.pipelining = manners.pipelining;
-                out.add(self.extensions(manners), Then::Listen);
+                out.add(self.extensions(manners), NextStep::Listen);
             }
             "HELO" => {
                 self.greeted = true;
-                out.add("250 mx".into(), Then::Listen);
+                out.add("250 mx".into(), NextStep::Listen);
             }
             "STARTTLS" => match manners.starttls {
-                StartTls::Absent => scene.breaches.push("STARTTLS was not offered".into()),
-                StartTls::Refused => out.add("454 4.7.0 TLS not available".into(), Then::Listen),
+                StartTls::Absent => surroundings.breaches.push("STARTTLS was not offered".into()),
+                StartTls::Refused => out.add("454 4.7.0 TLS not available".into(), NextStep::Listen),
                 StartTls::Broken => {
                     self.tls = true;
-                    out.add("220 2.0.0 Ready to start TLS".into(), Then::Listen);
+                    out.add("220 2.0.0 Ready to start TLS".into(), NextStep::Listen);
                 }
             },
-            "MAIL" => self.mail(scene, out),
-            "RCPT" => self.recipient(line, scene, out),
+            "MAIL" => self.mail(surroundings, out),
+            "RCPT" => self.recipient(line, surroundings, out),
             "RSET" => {
                 self.in_transaction = false;
-                out.add("250 2.0.0 Ok".into(), Then::Listen);
+                out.add("250 2.0.0 Ok".into(), NextStep::Listen);
             }
-            "QUIT" => out.add("221 2.0.0 Bye".into(), Then::Close),
-            other => scene.breaches.push(format!("said {other}")),
+            "QUIT" => out.add("221 2.0.0 Bye".into(), NextStep::Close),
+            other => surroundings.breaches.push(format!("said {other}")),
         }
     }
 
@@ -161,102 +163,105 @@ impl Peer {
         text
     }
 
-    fn mail(&mut self, scene: &mut Scene<'_>, out: &mut Out) {
+    fn mail(&mut self, surroundings: &mut Surroundings<'_>, out: &mut Out) {
         if !self.greeted {
-            scene.breaches.push("MAIL before EHLO".into());
+            surroundings.breaches.push("MAIL before EHLO".into());
         }
         if self.in_transaction {
-            scene.breaches.push("MAIL within a transaction".into());
+            surroundings.breaches.push("MAIL within a transaction".into());
         }
-        match scene.manners.mail {
-            Some(text) => out.add(text.words.to_owned(), Then::Listen),
+        match surroundings.manners.mail {
+            Some(text) => out.add(text.words.to_owned(), NextStep::Listen),
             None => {
                 (self.in_transaction, self.asked, self.accepted) = (true, 0, 0);
-                out.add("250 2.1.0 Ok".into(), Then::Listen);
+                out.add("250 2.1.0 Ok".into(), NextStep::Listen);
             }
         }
     }
 
-    fn recipient(&mut self, line: &str, scene: &mut Scene<'_>, out: &mut Out) {
+    fn recipient(&mut self, line: &str, surroundings: &mut Surroundings<'_>, out: &mut Out) {
         let address =
             line.split_once('<').and_then(|(_, rest)| rest.rsplit_once('>')).map(|(address, _)| address);
-        let Some(address) = address else { return scene.breaches.push("RCPT without a path".into()) };
+        let Some(address) = address else { return surroundings.breaches.push("RCPT without a path".into()) };
         if !self.in_transaction {
             // Pipelined behind a MAIL that was refused.
-            return out.add("503 5.5.1 Need MAIL first".into(), Then::Listen);
+            return out.add("503 5.5.1 Need MAIL first".into(), NextStep::Listen);
         }
-        let manners = scene.manners;
+        let manners = surroundings.manners;
         self.recipients += 1;
         self.asked += 1;
         if self.asked as usize > TRANSACTION_RECIPIENTS_MAX {
-            scene.breaches.push("more recipients than any server has to take".into());
+            surroundings.breaches.push("more recipients than any server has to take".into());
         }
         if let Some((_, misdeed)) = manners.misdeed.filter(|(at, _)| *at == self.recipients) {
             return match misdeed {
-                Misdeed::Hang => out.end(Then::Mute),
-                Misdeed::Close => out.end(Then::Close),
-                Misdeed::Reset => out.end(Then::Reset),
-                Misdeed::Busy => out.add("421 4.3.2 Shutting down".into(), Then::Close),
+                Misdeed::Hang => out.end(NextStep::Mute),
+                Misdeed::Close => out.end(NextStep::Close),
+                Misdeed::Reset => out.end(NextStep::Reset),
+                Misdeed::Busy => out.add("421 4.3.2 Shutting down".into(), NextStep::Close),
             };
         }
         if self.recipients > manners.session_recipients_max {
-            return out.add("421 4.7.0 Too many recipients in this session".into(), Then::Close);
+            return out.add("421 4.7.0 Too many recipients in this session".into(), NextStep::Close);
         }
         if let Some(text) = manners.tricks.busy.filter(|_| self.refused >= manners.errors_max) {
-            self.pushed = Some(self.heard_at(scene, out));
-            return out.add(text.to_owned(), Then::Close);
+            self.pushed = Some(self.heard_at(surroundings, out));
+            return out.add(text.to_owned(), NextStep::Close);
         }
         if self.accepted >= manners.recipients_max {
             self.refused += 1;
-            return out.add("452 4.5.3 Too many recipients".into(), Then::Listen);
+            return out.add("452 4.5.3 Too many recipients".into(), NextStep::Listen);
         }
         if let Some(tarpit) = manners.tricks.tarpit.filter(|tarpit| self.refused >= tarpit.free) {
             out.wait(tarpit.delay);
         }
         let asked = Asked {
             address,
-            link: scene.link,
+            link: surroundings.link,
             place: self.recipients,
             unknown: self.unknown,
             node: self.node,
-            now: scene.now,
-            heard: self.heard_at(scene, out),
+            now: surroundings.now,
+            heard: self.heard_at(surroundings, out),
         };
-        let text = match (scene.decide)(&asked, scene.breaches) {
+        let text = match (surroundings.decide)(&asked, surroundings.breaches) {
             Fate::Accepted => {
                 self.accepted += 1;
-                return out.add("250 2.1.5 Ok".into(), Then::Listen);
+                return out.add("250 2.1.5 Ok".into(), NextStep::Listen);
             }
             Fate::Refused(text) | Fate::Greylisted(text) => text,
         };
         self.refused += 1;
         self.unknown += u32::from(matches!(text.kind, Kind::NotFound | Kind::Unclear));
         let text = text.words;
-        out.add(if manners.lines { in_lines(text, scene.random) } else { text.to_owned() }, Then::Listen);
+        out.add(
+            if manners.lines { in_lines(text, surroundings.random) } else { text.to_owned() },
+            NextStep::Listen,
+        );
         if self.refused >= manners.errors_max && manners.tricks.busy.is_none() {
             match manners.hangs_up {
-                true => out.end(Then::Close),
-                false => out.add("421 4.7.0 Error: too many errors".into(), Then::Close),
+                true => out.end(NextStep::Close),
+                false => out.add("421 4.7.0 Error: too many errors".into(), NextStep::Close),
             }
         }
     }
 
     /// When the client has what is added to `out` now, as far as its own pace allows.
-    fn heard_at(&self, scene: &Scene<'_>, out: &Out) -> Duration {
-        scene.now + scene.manners.round_trip + scene.manners.thinks + out.waited
+    fn heard_at(&self, surroundings: &Surroundings<'_>, out: &Out) -> Duration {
+        surroundings.now + surroundings.manners.round_trip + surroundings.manners.thinks + out.waited
     }
 
     /// Puts answers on the way as the host's manners have it.
-    fn say(&mut self, after: Duration, out: Out, scene: &mut Scene<'_>) {
+    fn say(&mut self, after: Duration, out: Out, surroundings: &mut Surroundings<'_>) {
         let mut last = after;
         for (waited, replies) in out.groups() {
             last = last.max(after + waited);
-            last = deliver(last, replies.as_bytes(), scene);
+            last = deliver(last, replies.as_bytes(), surroundings);
         }
-        self.said_until = self.said_until.max(scene.now + last);
+        self.said_until = self.said_until.max(surroundings.now + last);
         match out.then {
-            Some(Then::Close) => scene.wire.finish(last),
-            Some(Then::Reset) => scene.wire.reset(last),
+            Some(NextStep::Close) => surroundings.wire.finish(last),
+            Some(NextStep::Reset) => surroundings.wire.reset(last),
             _ => {}
         }
         self.mute |= out.ends();
@@ -264,8 +269,8 @@ impl Peer {
 }
 
 /// Sends bytes in pieces from `after` on: when the last one arrives.
-fn deliver(after: Duration, bytes: &[u8], scene: &mut Scene<'_>) -> Duration {
-    let (most, pause) = match scene.manners.delivery {
+fn deliver(after: Duration, bytes: &[u8], surroundings: &mut Surroundings<'_>) -> Duration {
+    let (most, pause) = match surroundings.manners.delivery {
         _ if bytes.is_empty() => (usize::MAX, 0),
         Delivery::Burst => (usize::MAX, 0),
         Delivery::Lines => (0, 2),
@@ -275,12 +280,12 @@ fn deliver(after: Duration, bytes: &[u8], scene: &mut Scene<'_>) -> Duration {
     let (mut last, mut rest) = (after, bytes);
     while !rest.is_empty() {
         let line = rest.iter().position(|&byte| byte == b'\n').map_or(rest.len(), |end| end + 1);
-        let size = if most == 0 { line } else { scene.random.usize(1..=most.min(rest.len())) };
+        let size = if most == 0 { line } else { surroundings.random.usize(1..=most.min(rest.len())) };
         let (piece, left) = rest.split_at(if most == usize::MAX { rest.len() } else { size });
-        scene.wire.send(last, piece.to_vec());
+        surroundings.wire.send(last, piece.to_vec());
         rest = left;
         if !rest.is_empty() {
-            last += Duration::from_millis(scene.random.u64(..pause.max(1)));
+            last += Duration::from_millis(surroundings.random.u64(..pause.max(1)));
         }
     }
     last
@@ -292,11 +297,11 @@ struct Out {
     /// With how long each was held back.
     replies: Vec<(Duration, String)>,
     waited: Duration,
-    then: Option<Then>,
+    then: Option<NextStep>,
 }
 
 impl Out {
-    fn add(&mut self, mut text: String, then: Then) {
+    fn add(&mut self, mut text: String, then: NextStep) {
         text.push_str("\r\n");
         self.replies.push((self.waited, text));
         self.then = Some(then);
@@ -315,12 +320,12 @@ impl Out {
         })
     }
 
-    fn end(&mut self, then: Then) {
+    fn end(&mut self, then: NextStep) {
         self.then = Some(then);
     }
 
     fn ends(&self) -> bool {
-        self.then.is_some_and(|then| then != Then::Listen)
+        self.then.is_some_and(|then| then != NextStep::Listen)
     }
 }
 

@@ -5,7 +5,7 @@ use super::dns;
 use super::judge::Verdict;
 use super::plan::{Manners, Plan, State};
 use super::recipients::{Asked, Recipients};
-use super::smtp::{Peer, Scene};
+use super::smtp::{Peer, Surroundings};
 use engine::config::Pace;
 use engine::sim::{Connect, Link, Wire};
 use engine::{Answer, Outage, Priority, Refusal, Request};
@@ -97,7 +97,7 @@ const PUSHED: Duration = Duration::from_secs(5);
 pub struct World {
     pub plan: Rc<Plan>,
     random: Rng,
-    links: Vec<Line>,
+    links: Vec<Connection>,
     sites: Vec<Traffic>,
     hosts_open: Vec<u32>,
     pub tickets: Vec<Ticket>,
@@ -114,7 +114,7 @@ pub struct World {
 }
 
 /// A connection.
-enum Line {
+enum Connection {
     Mail { host: u32, peer: Peer, open: bool, ipv6: bool },
     Dns(Vec<u8>),
     Nobody,
@@ -271,9 +271,11 @@ impl World {
         link: Link,
         wire: &mut Wire,
         asked: usize,
-        act: impl FnOnce(&mut Peer, &mut Scene<'_>),
+        act: impl FnOnce(&mut Peer, &mut Surroundings<'_>),
     ) {
-        let Some(Line::Mail { host, peer, ipv6, .. }) = self.links.get_mut(link.id as usize) else { return };
+        let Some(Connection::Mail { host, peer, ipv6, .. }) = self.links.get_mut(link.id as usize) else {
+            return;
+        };
         let (host, plan) = (*host, Rc::clone(&self.plan));
         let manners = plan.manners(host, *ipv6);
         let (mut breaches, mut said, recipients) = (Vec::new(), Vec::new(), &mut self.recipients);
@@ -286,7 +288,7 @@ impl World {
             }
             fate
         };
-        let mut scene = Scene {
+        let mut surroundings = Surroundings {
             now: link.now,
             link: link.id,
             manners,
@@ -295,7 +297,7 @@ impl World {
             decide: &mut decide,
             breaches: &mut breaches,
         };
-        act(peer, &mut scene);
+        act(peer, &mut surroundings);
         let (recipients, refused) = (peer.recipients, peer.refused);
         let site = plan.hosts[host as usize].site;
         self.recipients.lost(site, asked.saturating_sub(decided), link.now);
@@ -311,7 +313,7 @@ impl World {
         if refused > ceiling.session_errors {
             breaches.push(format!("{refused} refused recipients in a session"));
         }
-        said.into_iter().for_each(|said| self.tell(link, &format!("says {said}")));
+        said.into_iter().for_each(|said| self.add_line(link, &format!("says {said}")));
         for text in breaches {
             let host = &plan.hosts[host as usize];
             let ticket = self.ticket_of(host.site);
@@ -343,10 +345,10 @@ impl World {
     }
 
     /// Adds to the story, where the connection is with a host of the site that the story is about.
-    fn tell(&mut self, link: Link, what: &str) {
+    fn add_line(&mut self, link: Link, what: &str) {
         let Some(ticket) = self.telling.and_then(|ticket| self.tickets.get(ticket as usize)) else { return };
         let site = self.plan.domains[self.plan.mailboxes[ticket.mailbox as usize].domain as usize].site;
-        let its = |line: &Line| matches!(line, Line::Mail { host, .. } if self.plan.hosts[*host as usize].site == site);
+        let its = |line: &Connection| matches!(line, Connection::Mail { host, .. } if self.plan.hosts[*host as usize].site == site);
         if self.links.get(link.id as usize).is_some_and(its) {
             self.told.push(format!("{:>9.3} s  connection {}: {what}", link.now.as_secs_f64(), link.id));
         }
@@ -382,17 +384,17 @@ impl engine::sim::World for World {
     fn connect(&mut self, link: Link, to: SocketAddr, wire: &mut Wire) -> Connect {
         self.note(u64::from(link.id), to.to_string().as_bytes());
         if to == RESOLVER {
-            self.links.push(Line::Dns(Vec::new()));
+            self.links.push(Connection::Dns(Vec::new()));
             return Connect::Open(Duration::from_millis(5));
         }
         let Some(host) = self.plan.host_at(to) else {
-            self.links.push(Line::Nobody);
+            self.links.push(Connection::Nobody);
             return Connect::Silent;
         };
         self.start(host, link.now);
         let open = self.plan.hosts[host as usize].state == State::Up;
-        self.links.push(Line::Mail { host, peer: Peer::default(), open, ipv6: to.is_ipv6() });
-        self.tell(link, &format!("to {} at {to}", Rc::clone(&self.plan).hosts[host as usize].name));
+        self.links.push(Connection::Mail { host, peer: Peer::default(), open, ipv6: to.is_ipv6() });
+        self.add_line(link, &format!("to {} at {to}", Rc::clone(&self.plan).hosts[host as usize].name));
         let Manners { round_trip, connections_max: most, .. } = *self.plan.manners(host, to.is_ipv6());
         match self.plan.hosts[host as usize].state {
             State::Silent => Connect::Silent,
@@ -405,14 +407,16 @@ impl engine::sim::World for World {
                 self.last_mail = self.last_mail.max(link.now + round_trip);
                 self.hosts_open[host as usize] += 1;
                 let busy = self.hosts_open[host as usize] > most;
-                self.with_peer(link, wire, 0, |peer, scene| peer.greet(round_trip * 2, busy, scene));
+                self.with_peer(link, wire, 0, |peer, surroundings| {
+                    peer.greet(round_trip * 2, busy, surroundings)
+                });
                 Connect::Open(round_trip)
             }
         }
     }
 
     fn hear(&mut self, link: Link, bytes: &[u8], wire: &mut Wire) {
-        if let Some(Line::Dns(heard)) = self.links.get_mut(link.id as usize) {
+        if let Some(Connection::Dns(heard)) = self.links.get_mut(link.id as usize) {
             heard.extend_from_slice(bytes);
             let query = heard.get(2..).and_then(dns::read);
             if let Some(answer) = query.and_then(|query| dns::answer(&query, &self.plan, true)) {
@@ -426,17 +430,17 @@ impl engine::sim::World for World {
         // What is under TLS is made of other random numbers than ours.
         if bytes.first() != Some(&0x16) {
             self.note(u64::from(link.id), bytes);
-            self.tell(link, &String::from_utf8_lossy(bytes).replace("\r\n", " | "));
+            self.add_line(link, &String::from_utf8_lossy(bytes).replace("\r\n", " | "));
         }
         self.last_mail = self.last_mail.max(link.now);
         let asked = bytes.split(|&byte| byte == b'\n').filter(|line| line.starts_with(b"RCPT TO:")).count();
-        self.with_peer(link, wire, asked, |peer, scene| peer.hear(bytes, scene));
+        self.with_peer(link, wire, asked, |peer, surroundings| peer.hear(bytes, surroundings));
     }
 
     fn hung_up(&mut self, link: Link) {
-        self.tell(link, "closed");
+        self.add_line(link, "closed");
         let Some(line) = self.links.get_mut(link.id as usize) else { return };
-        if let Line::Mail { host, open, .. } = std::mem::replace(line, Line::Nobody) {
+        if let Connection::Mail { host, open, .. } = std::mem::replace(line, Connection::Nobody) {
             let site = &mut self.sites[self.plan.hosts[host as usize].site as usize];
             site.open -= 1;
             // What is still on its way nobody hears.
@@ -479,7 +483,7 @@ impl engine::sim::World for World {
         self.sites[self.plan.domains[domain as usize].site as usize].in_vain = 0;
         self.judge_time(now, ticket);
         match answer.result {
-            Err(Outage::Crowded) if self.tickets[ticket as usize].priority != Priority::Single => {
+            Err(Outage::SiteFull) if self.tickets[ticket as usize].priority != Priority::Single => {
                 self.crowded += 1;
                 return self.ask_again(now, ticket, Duration::from_millis(500));
             }

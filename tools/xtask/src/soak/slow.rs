@@ -2,10 +2,10 @@
 //!
 //! Five crowds, one after another: connections that say nothing, that send a head or a body a byte a second, that
 //! ask and do not take the answers, and idle ones, twice as many as the server has places. Whatever the server cuts off
-//! comes back at once. Beside each crowd a client with a connection for each request asks for its account: every answer
+//! comes back at once. Beside each slow_peers a client with a connection for each request asks for its account: every answer
 //! is 200, and the 99th percentile of what it waits stays near that of an idle server.
 
-use super::crowd::{Crowd, Siege, limit, millis, percentile};
+use super::slow_peers::{Siege, SlowPeer, limit, millis, percentile};
 use super::transport::Server;
 use super::world::{Mailnet, Serve, World};
 use super::{Failure, Options, http};
@@ -16,57 +16,64 @@ use std::time::{Duration, Instant};
 
 struct Size {
     /// Slow connections at once.
-    crowd: usize,
-    /// Requests of the good client beside each crowd.
+    slow_peers: usize,
+    /// Requests of the good client beside each slow_peers.
     requests: usize,
     /// What may be added to the wait on an idle server, at most or at least.
     slack: Duration,
-    /// How long a crowd stays at least: longer than what the server gives a head or a body.
+    /// How long a slow_peers stays at least: longer than what the server gives a head or a body.
     stay: Duration,
 }
 
-const FULL: Size =
-    Size { crowd: 5000, requests: 2000, slack: Duration::from_millis(10), stay: Duration::from_secs(25) };
+const FULL: Size = Size {
+    slow_peers: 5000,
+    requests: 2000,
+    slack: Duration::from_millis(10),
+    stay: Duration::from_secs(25),
+};
 /// Debug builds, beside whatever else the machine does: this finds who starves, not who is slower.
 const SMALL: Size =
-    Size { crowd: 500, requests: 150, slack: Duration::from_millis(150), stay: Duration::from_secs(2) };
+    Size { slow_peers: 500, requests: 150, slack: Duration::from_millis(150), stay: Duration::from_secs(2) };
 
-/// For the server to have let go of a crowd that is gone.
+/// For the server to have let go of a slow_peers that is gone.
 const RELEASE_LIMIT: Duration = Duration::from_secs(60);
 /// Descriptors that a server may have more than before: the database's, a connection that comes late.
 const DESCRIPTORS_MORE_MAX: usize = 8;
 /// Who does not read makes the server work for each connection; a tenth of the others' number is as bad.
-fn count(crowd: Crowd, size: &Size) -> usize {
-    if crowd == Crowd::Unread { size.crowd / 10 } else { size.crowd }
+fn count(slow_peers: SlowPeer, size: &Size) -> usize {
+    if slow_peers == SlowPeer::Unread { size.slow_peers / 10 } else { size.slow_peers }
 }
 
 pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
     let size = if options.small { SMALL } else { FULL };
-    report::line(&format!("slow: crowds of {}, {} good requests beside each", size.crowd, size.requests));
+    report::line(&format!(
+        "slow: crowds of {}, {} good requests beside each",
+        size.slow_peers, size.requests
+    ));
     let world = World::make(options)?;
     // Nobody is asked; the engine wants a resolver all the same.
     let mailnet = world
         .mailnet("seed = 1\n[[group]]\nname = \"a-{n}.example\"\ncount = 1\nmailboxes.ok = [\"user-#\"]\n")?;
     let mut tally = Tally::default();
-    let roomy = (size.crowd * 2).to_string();
+    let roomy = (size.slow_peers * 2).to_string();
     let mut serve = start(&world, &mailnet, &roomy)?;
     let key = world.unlimited("good", 0)?;
     beside(&size, &serve, &key)?;
     let idle = percentile(beside(&size, &serve, &key)?);
     report::line(&format!("      an idle server: p99 {:.1} ms", millis(idle)));
     let before = serve.descriptors()?;
-    for crowd in [Crowd::Silent, Crowd::Head, Crowd::Body, Crowd::Unread] {
-        let held = hold(crowd, &size, &serve, &key, idle)?;
-        tally.check(crowd.name(), held);
+    for slow_peers in [SlowPeer::Silent, SlowPeer::Head, SlowPeer::Body, SlowPeer::Unread] {
+        let held = hold(slow_peers, &size, &serve, &key, idle)?;
+        tally.check(slow_peers.name(), held);
         serve.running()?;
     }
     tally.check("what they held is let go of", released(&mut serve, before));
     tally.check("no panic, and an end in order", end(serve));
 
-    let places = (size.crowd / 2).to_string();
+    let places = (size.slow_peers / 2).to_string();
     let serve = start(&world, &mailnet, &places)?;
-    let held = hold(Crowd::Idle, &size, &serve, &key, idle)?;
-    tally.check(Crowd::Idle.name(), held);
+    let held = hold(SlowPeer::Idle, &size, &serve, &key, idle)?;
+    tally.check(SlowPeer::Idle.name(), held);
     tally.check("no panic, and an end in order", end(serve));
     mailnet.stop()?;
     Ok(Some(tally))
@@ -79,21 +86,21 @@ fn start(world: &World, mailnet: &Mailnet, places: &str) -> Result<Serve, Failur
     world.serve(mailnet, &flags)
 }
 
-/// Lets a crowd in, and tells how the good client fares meanwhile.
+/// Lets a slow_peers in, and tells how the good client fares meanwhile.
 fn hold(
-    crowd: Crowd,
+    slow_peers: SlowPeer,
     size: &Size,
     serve: &Serve,
     key: &str,
     idle: Duration,
 ) -> Result<Result<String, String>, Failure> {
-    let (siege, habit, server) = (Siege::default(), crowd.habit(key), Server::from(serve.address));
-    let members = count(crowd, size);
+    let (siege, habit, server) = (Siege::default(), slow_peers.habit(key), Server::from(serve.address));
+    let members = count(slow_peers, size);
     let waits = std::thread::scope(|scope| {
         scope.spawn(|| siege.hold(&habit, members, &server));
         let began = Instant::now();
         let gathered =
-            wait_until("the crowd", RELEASE_LIMIT, || Ok(siege.open.load(Ordering::Relaxed) >= members));
+            wait_until("the slow_peers", RELEASE_LIMIT, || Ok(siege.open.load(Ordering::Relaxed) >= members));
         let waits = gathered.and_then(|()| {
             let mut waits = beside(size, serve, key)?;
             while began.elapsed() < size.stay {
@@ -134,7 +141,7 @@ fn beside(size: &Size, serve: &Serve, key: &str) -> Result<Vec<Duration>, Failur
     Ok(waits)
 }
 
-/// Waits until the server has no descriptor of a crowd that is gone.
+/// Waits until the server has no descriptor of a slow_peers that is gone.
 pub fn released(serve: &mut Serve, before: usize) -> Result<String, String> {
     let mut now = before;
     let waited = wait_until("the server to let go", RELEASE_LIMIT, || {

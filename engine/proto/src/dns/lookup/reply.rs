@@ -1,6 +1,6 @@
 //! What a reply does to a lookup: it ends it, moves it on to the next resolver, or has the same one asked in another way.
 
-use super::{Heard, Lookup, Next, Transport};
+use super::{Lookup, Next, Received, Transport};
 use crate::dns::message::{self, Doubt, Extension, Response, Unrelated};
 use crate::dns::{Failure, Outcome, ttl};
 use crate::limits::{DNS_REFUSAL_PAUSE, DNS_REFUSALS_MAX};
@@ -13,9 +13,9 @@ impl Lookup {
         transport: Transport,
         bytes: &[u8],
         now: Instant,
-    ) -> Heard {
+    ) -> Received {
         if self.outcome.is_some() || upstream >= self.config.upstreams {
-            return Heard::Nothing;
+            return Received::Nothing;
         }
         let mut result = Err(Unrelated::NotOurs);
         let mut extension = Extension::None;
@@ -26,16 +26,16 @@ impl Lookup {
             }
         }
         match result {
-            Err(Unrelated::NotOurs) => Heard::Nothing,
+            Err(Unrelated::NotOurs) => Received::Nothing,
             Err(Unrelated::CaseDiffers) => {
                 self.move_to_tcp(upstream);
-                Heard::Folded
+                Received::Folded
             }
             Ok(response) => {
                 let refused = response == Response::Failed(Failure::Refused);
                 self.upstreams[upstream].answered = true;
                 self.take(upstream, transport, extension, response, now);
-                if refused { Heard::Refusal } else { Heard::Answer }
+                if refused { Received::Refusal } else { Received::Answer }
             }
         }
     }

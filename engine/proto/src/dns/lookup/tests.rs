@@ -13,28 +13,34 @@ const S: Duration = Duration::from_secs(1);
 const AT_ONCE: Duration = Duration::ZERO;
 
 /// One lookup of `h.example` A on a clock of its own, with everything that it sent.
-struct Scene {
+struct TestLookup {
     lookup: Lookup,
     start: Instant,
     now: Instant,
     random: u64,
     sent: Vec<Transmit>,
     /// What the latest message was.
-    heard: Heard,
+    received: Received,
 }
 
-impl Scene {
-    fn new(upstreams: usize) -> Scene {
-        Scene::with(LookupConfig::new(upstreams))
+impl TestLookup {
+    fn new(upstreams: usize) -> TestLookup {
+        TestLookup::with(LookupConfig::new(upstreams))
     }
 
-    fn with(config: LookupConfig) -> Scene {
+    fn with(config: LookupConfig) -> TestLookup {
         let start = Instant::now();
         let lookup = Lookup::new(question("h.example", RecordKind::A), &config, 0);
-        let mut scene =
-            Scene { lookup, start, now: start, random: 1, sent: Vec::new(), heard: Heard::Nothing };
-        scene.send();
-        scene
+        let mut test = TestLookup {
+            lookup,
+            start,
+            now: start,
+            random: 1,
+            sent: Vec::new(),
+            received: Received::Nothing,
+        };
+        test.send();
+        test
     }
 
     fn send(&mut self) {
@@ -49,7 +55,7 @@ impl Scene {
     }
 
     /// Lets time pass until the machine wants to be woken.
-    fn wait(&mut self) -> &mut Scene {
+    fn wait(&mut self) -> &mut TestLookup {
         self.now = self.lookup.deadline().expect("a deadline");
         self.lookup.handle_timeout(self.now);
         self.send();
@@ -63,12 +69,12 @@ impl Scene {
     }
 
     /// Has the resolver answer the n-th message.
-    fn answer(&mut self, n: usize, make: impl FnOnce(Reply) -> Reply) -> &mut Scene {
+    fn answer(&mut self, n: usize, make: impl FnOnce(Reply) -> Reply) -> &mut TestLookup {
         let bytes = make(Reply::to(&self.question(n))).bytes();
         let upstream = self.sent[n].upstream;
         match self.sent[n].transport {
-            Transport::Udp => self.heard = self.lookup.handle_datagram(upstream, &bytes, self.now),
-            Transport::Tcp => self.heard = self.lookup.handle_tcp(upstream, &bytes, self.now),
+            Transport::Udp => self.received = self.lookup.handle_datagram(upstream, &bytes, self.now),
+            Transport::Tcp => self.received = self.lookup.handle_tcp(upstream, &bytes, self.now),
         }
         self.send();
         self
@@ -109,131 +115,132 @@ fn with(code: ResponseCode) -> impl FnOnce(Reply) -> Reply {
 
 #[test]
 fn an_answer_ends_it() {
-    let mut scene = Scene::new(1);
-    scene.went_to(&[(0, Udp)]);
-    assert_eq!(scene.lookup.deadline(), Some(scene.start + S));
-    assert!(!scene.lookup.any_answer());
-    scene.answer(0, good).ends(&found(), AT_ONCE);
-    assert!(scene.lookup.any_answer() && scene.lookup.answered(0));
-    scene.answer(0, with(ResponseCode::NXDomain)).ends(&found(), AT_ONCE);
-    assert_eq!(scene.heard, Heard::Nothing);
-    assert_eq!(scene.sent.len(), 1);
+    let mut test = TestLookup::new(1);
+    test.went_to(&[(0, Udp)]);
+    assert_eq!(test.lookup.deadline(), Some(test.start + S));
+    assert!(!test.lookup.any_answer());
+    test.answer(0, good).ends(&found(), AT_ONCE);
+    assert!(test.lookup.any_answer() && test.lookup.answered(0));
+    test.answer(0, with(ResponseCode::NXDomain)).ends(&found(), AT_ONCE);
+    assert_eq!(test.received, Received::Nothing);
+    assert_eq!(test.sent.len(), 1);
 }
 
 #[test]
 fn negative_answers_end_it() {
-    let mut scene = Scene::new(2);
+    let mut test = TestLookup::new(2);
     let soa = |reply: Reply| reply.soa("example", 900, 800);
-    scene.answer(0, soa).ends(&Outcome::NoData { ttl: S * 800 }, AT_ONCE);
-    let mut scene = Scene::new(2);
+    test.answer(0, soa).ends(&Outcome::NoData { ttl: S * 800 }, AT_ONCE);
+    let mut test = TestLookup::new(2);
     let nothing = |reply: Reply| soa(reply).code(ResponseCode::NXDomain);
-    scene.answer(0, nothing).ends(&Outcome::NxDomain { ttl: S * 800 }, AT_ONCE);
+    test.answer(0, nothing).ends(&Outcome::NxDomain { ttl: S * 800 }, AT_ONCE);
 }
 
 #[test]
 fn silence_is_asked_again_with_more_patience() {
-    let mut scene = Scene::new(1);
-    scene.wait().wait().went_to(&[(0, Udp), (0, Udp), (0, Udp)]);
-    assert_eq!(scene.lookup.deadline(), Some(scene.start + S * 7), "1 + 2 + 4 s");
-    scene.wait().wait().ends(&failed(Failure::Timeout), DNS_TOTAL_TIMEOUT);
-    assert!(!scene.lookup.any_answer());
+    let mut test = TestLookup::new(1);
+    test.wait().wait().went_to(&[(0, Udp), (0, Udp), (0, Udp)]);
+    assert_eq!(test.lookup.deadline(), Some(test.start + S * 7), "1 + 2 + 4 s");
+    test.wait().wait().ends(&failed(Failure::Timeout), DNS_TOTAL_TIMEOUT);
+    assert!(!test.lookup.any_answer());
 }
 
 #[test]
 fn patience_has_a_limit() {
-    let mut scene = Scene::with(LookupConfig { rounds: 5, total_timeout: S * 60, ..LookupConfig::new(1) });
-    scene.wait().wait().wait().wait().wait().ends(&failed(Failure::Timeout), S * (1 + 2 + 4 + 4 + 4));
+    let mut test =
+        TestLookup::with(LookupConfig { rounds: 5, total_timeout: S * 60, ..LookupConfig::new(1) });
+    test.wait().wait().wait().wait().wait().ends(&failed(Failure::Timeout), S * (1 + 2 + 4 + 4 + 4));
 }
 
 #[test]
 fn the_whole_has_a_limit() {
-    let mut scene = Scene::new(3);
-    while scene.lookup.outcome().is_none() {
-        scene.wait();
+    let mut test = TestLookup::new(3);
+    while test.lookup.outcome().is_none() {
+        test.wait();
     }
     // 3 x 1 s, 2 x 2 s, and half of the next.
-    scene.went_to(&[(0, Udp), (1, Udp), (2, Udp), (0, Udp), (1, Udp), (2, Udp)]);
-    scene.ends(&failed(Failure::Timeout), DNS_TOTAL_TIMEOUT);
+    test.went_to(&[(0, Udp), (1, Udp), (2, Udp), (0, Udp), (1, Udp), (2, Udp)]);
+    test.ends(&failed(Failure::Timeout), DNS_TOTAL_TIMEOUT);
 }
 
 #[test]
 fn waking_early_changes_nothing() {
-    let mut scene = Scene::new(2);
-    scene.lookup.handle_timeout(scene.start + S - Duration::from_nanos(1));
-    scene.send();
-    scene.went_to(&[(0, Udp)]);
-    scene.wait().went_to(&[(0, Udp), (1, Udp)]);
+    let mut test = TestLookup::new(2);
+    test.lookup.handle_timeout(test.start + S - Duration::from_nanos(1));
+    test.send();
+    test.went_to(&[(0, Udp)]);
+    test.wait().went_to(&[(0, Udp), (1, Udp)]);
 }
 
 #[test]
 fn tries_differ() {
-    let mut scene = Scene::new(1);
-    scene.wait().wait();
-    let (a, b, c) = (&scene.sent[0], &scene.sent[1], &scene.sent[2]);
+    let mut test = TestLookup::new(1);
+    test.wait().wait();
+    let (a, b, c) = (&test.sent[0], &test.sent[1], &test.sent[2]);
     assert!(a.id != b.id && b.id != c.id);
-    let name = |n: usize| scene.question(n)[12..23].to_vec();
+    let name = |n: usize| test.question(n)[12..23].to_vec();
     assert!(name(0) != name(1) || name(1) != name(2));
     assert!(name(0).eq_ignore_ascii_case(&name(1)));
 }
 
 #[test]
 fn an_earlier_try_may_be_answered_late() {
-    let mut scene = Scene::new(2);
-    scene.wait().answer(0, good).ends(&found(), S);
-    assert!(scene.lookup.answered(0) && !scene.lookup.answered(1));
+    let mut test = TestLookup::new(2);
+    test.wait().answer(0, good).ends(&found(), S);
+    assert!(test.lookup.answered(0) && !test.lookup.answered(1));
 }
 
 #[test]
 fn forged_answers_are_ignored() {
-    let mut scene = Scene::new(2);
-    let id = scene.sent[0].id;
-    scene.answer(0, |r| good(r).id(id ^ 1)).answer(0, |r| good(r).asking("g.example", RecordType::A));
-    let bytes = good(Reply::to(&scene.question(0))).bytes();
-    scene.lookup.handle_datagram(1, &bytes, scene.now);
-    scene.lookup.handle_tcp(0, &bytes, scene.now);
-    scene.lookup.handle_datagram(7, &bytes, scene.now);
-    scene.lookup.handle_datagram(0, &[], scene.now);
-    scene.lookup.handle_datagram(0, &bytes[..11], scene.now);
-    assert_eq!(scene.lookup.outcome(), None);
-    assert!(!scene.lookup.any_answer());
-    scene.went_to(&[(0, Udp)]);
-    scene.answer(0, good).ends(&found(), AT_ONCE);
+    let mut test = TestLookup::new(2);
+    let id = test.sent[0].id;
+    test.answer(0, |r| good(r).id(id ^ 1)).answer(0, |r| good(r).asking("g.example", RecordType::A));
+    let bytes = good(Reply::to(&test.question(0))).bytes();
+    test.lookup.handle_datagram(1, &bytes, test.now);
+    test.lookup.handle_tcp(0, &bytes, test.now);
+    test.lookup.handle_datagram(7, &bytes, test.now);
+    test.lookup.handle_datagram(0, &[], test.now);
+    test.lookup.handle_datagram(0, &bytes[..11], test.now);
+    assert_eq!(test.lookup.outcome(), None);
+    assert!(!test.lookup.any_answer());
+    test.went_to(&[(0, Udp)]);
+    test.answer(0, good).ends(&found(), AT_ONCE);
 }
 
 #[test]
 fn a_resolver_that_folds_case_is_asked_over_tcp() {
-    let mut scene = Scene::new(2);
+    let mut test = TestLookup::new(2);
     let folded = |r: Reply| good(r).asking("h.example", RecordType::A);
-    scene.answer(0, folded).answer(0, folded).went_to(&[(0, Udp), (0, Tcp)]);
-    assert_eq!(scene.lookup.deadline(), Some(scene.start + DNS_TCP_TIMEOUT));
-    scene.answer(1, good).ends(&found(), AT_ONCE);
+    test.answer(0, folded).answer(0, folded).went_to(&[(0, Udp), (0, Tcp)]);
+    assert_eq!(test.lookup.deadline(), Some(test.start + DNS_TCP_TIMEOUT));
+    test.answer(1, good).ends(&found(), AT_ONCE);
 }
 
 #[test]
 fn truncation_moves_to_tcp() {
-    let mut scene = Scene::new(2);
-    scene.answer(0, Reply::truncated).went_to(&[(0, Udp), (0, Tcp)]);
-    let length = usize::from(u16::from_be_bytes([scene.sent[1].payload[0], scene.sent[1].payload[1]]));
-    assert_eq!(length, scene.sent[1].payload.len() - 2);
-    scene.answer(1, good).ends(&found(), AT_ONCE);
+    let mut test = TestLookup::new(2);
+    test.answer(0, Reply::truncated).went_to(&[(0, Udp), (0, Tcp)]);
+    let length = usize::from(u16::from_be_bytes([test.sent[1].payload[0], test.sent[1].payload[1]]));
+    assert_eq!(length, test.sent[1].payload.len() - 2);
+    test.answer(1, good).ends(&found(), AT_ONCE);
 }
 
 #[test]
 fn tcp_that_fails_is_not_the_end() {
-    let mut scene = Scene::new(2);
-    scene.answer(0, Reply::truncated);
-    scene.lookup.handle_tcp_failed(0);
-    scene.send();
-    scene.went_to(&[(0, Udp), (0, Tcp), (1, Udp)]);
-    scene.answer(2, good).ends(&found(), AT_ONCE);
+    let mut test = TestLookup::new(2);
+    test.answer(0, Reply::truncated);
+    test.lookup.handle_tcp_failed(0);
+    test.send();
+    test.went_to(&[(0, Udp), (0, Tcp), (1, Udp)]);
+    test.answer(2, good).ends(&found(), AT_ONCE);
 
-    let mut scene = Scene::new(1);
-    scene.answer(0, Reply::truncated).wait().went_to(&[(0, Udp), (0, Tcp), (0, Udp)]);
-    assert_eq!(scene.now - scene.start, DNS_TCP_TIMEOUT);
-    scene.answer(2, Reply::truncated).ends(&failed(Failure::Malformed), DNS_TCP_TIMEOUT);
+    let mut test = TestLookup::new(1);
+    test.answer(0, Reply::truncated).wait().went_to(&[(0, Udp), (0, Tcp), (0, Udp)]);
+    assert_eq!(test.now - test.start, DNS_TCP_TIMEOUT);
+    test.answer(2, Reply::truncated).ends(&failed(Failure::Malformed), DNS_TCP_TIMEOUT);
 
-    let mut scene = Scene::new(1);
-    scene.answer(0, Reply::truncated).answer(1, Reply::truncated).ends(&failed(Failure::Malformed), AT_ONCE);
+    let mut test = TestLookup::new(1);
+    test.answer(0, Reply::truncated).answer(1, Reply::truncated).ends(&failed(Failure::Malformed), AT_ONCE);
 }
 
 #[test]
@@ -241,72 +248,72 @@ fn errors_go_to_the_next_resolver() {
     for (code, why) in
         [(ResponseCode::ServFail, Failure::ServFail), (ResponseCode::NotAuth, Failure::OtherCode)]
     {
-        let mut scene = Scene::new(2);
-        scene.answer(0, with(code)).went_to(&[(0, Udp), (1, Udp)]);
-        assert!(scene.lookup.any_answer());
-        scene.answer(1, good).ends(&found(), AT_ONCE);
+        let mut test = TestLookup::new(2);
+        test.answer(0, with(code)).went_to(&[(0, Udp), (1, Udp)]);
+        assert!(test.lookup.any_answer());
+        test.answer(1, good).ends(&found(), AT_ONCE);
 
-        let mut scene = Scene::new(2);
-        scene.answer(0, with(code)).answer(1, with(code)).ends(&failed(why), AT_ONCE);
+        let mut test = TestLookup::new(2);
+        test.answer(0, with(code)).answer(1, with(code)).ends(&failed(why), AT_ONCE);
     }
-    let mut scene = Scene::new(1);
-    scene.answer(0, |r| r.cname("h.example", 1, "h.example")).ends(&failed(Failure::CnameLoop), AT_ONCE);
+    let mut test = TestLookup::new(1);
+    test.answer(0, |r| r.cname("h.example", 1, "h.example")).ends(&failed(Failure::CnameLoop), AT_ONCE);
 }
 
 #[test]
 fn who_failed_once_is_not_asked_again() {
-    let mut scene = Scene::new(2);
-    scene.answer(0, with(ResponseCode::ServFail)).wait().wait();
-    scene.went_to(&[(0, Udp), (1, Udp), (1, Udp), (1, Udp)]);
-    scene.wait().wait().ends(&failed(Failure::ServFail), DNS_TOTAL_TIMEOUT);
+    let mut test = TestLookup::new(2);
+    test.answer(0, with(ResponseCode::ServFail)).wait().wait();
+    test.went_to(&[(0, Udp), (1, Udp), (1, Udp), (1, Udp)]);
+    test.wait().wait().ends(&failed(Failure::ServFail), DNS_TOTAL_TIMEOUT);
 }
 
 #[test]
 fn a_late_error_does_not_disturb() {
-    let mut scene = Scene::new(2);
-    scene.wait().answer(0, with(ResponseCode::ServFail)).went_to(&[(0, Udp), (1, Udp)]);
-    assert_eq!(scene.lookup.outcome(), None);
-    scene.answer(1, good).ends(&found(), S);
+    let mut test = TestLookup::new(2);
+    test.wait().answer(0, with(ResponseCode::ServFail)).went_to(&[(0, Udp), (1, Udp)]);
+    assert_eq!(test.lookup.outcome(), None);
+    test.answer(1, good).ends(&found(), S);
 }
 
 #[test]
 fn without_edns_where_it_is_not_understood() {
     for code in [ResponseCode::FormErr, ResponseCode::NotImp] {
-        let mut scene = Scene::new(2);
-        scene.answer(0, with(code)).went_to(&[(0, Udp), (0, Udp)]);
-        assert_eq!(scene.question(0)[10..12], [0, 1]);
-        assert_eq!(scene.question(1)[10..12], [0, 0], "no OPT record");
-        scene.answer(1, good).ends(&found(), AT_ONCE);
+        let mut test = TestLookup::new(2);
+        test.answer(0, with(code)).went_to(&[(0, Udp), (0, Udp)]);
+        assert_eq!(test.question(0)[10..12], [0, 1]);
+        assert_eq!(test.question(1)[10..12], [0, 0], "no OPT record");
+        test.answer(1, good).ends(&found(), AT_ONCE);
     }
-    let mut scene = Scene::new(2);
-    let mut bare = scene.question(0)[..12].to_vec();
+    let mut test = TestLookup::new(2);
+    let mut bare = test.question(0)[..12].to_vec();
     (bare[2], bare[3], bare[5], bare[11]) = (0x80, 1, 0, 0);
-    scene.lookup.handle_datagram(0, &bare, scene.now);
-    scene.send();
-    scene.went_to(&[(0, Udp), (0, Udp)]);
-    scene.answer(1, with(ResponseCode::FormErr)).went_to(&[(0, Udp), (0, Udp), (1, Udp)]);
-    scene.answer(2, good).ends(&found(), AT_ONCE);
+    test.lookup.handle_datagram(0, &bare, test.now);
+    test.send();
+    test.went_to(&[(0, Udp), (0, Udp)]);
+    test.answer(1, with(ResponseCode::FormErr)).went_to(&[(0, Udp), (0, Udp), (1, Udp)]);
+    test.answer(2, good).ends(&found(), AT_ONCE);
 }
 
 #[test]
 fn unreachable_resolvers() {
-    let mut scene = Scene::new(2);
-    scene.lookup.handle_unreachable(0);
-    scene.send();
-    scene.went_to(&[(0, Udp), (1, Udp)]);
-    scene.lookup.handle_unreachable(1);
-    scene.send();
-    assert_eq!(scene.sent.len(), 2, "the last of a round is waited out");
-    scene.wait().went_to(&[(0, Udp), (1, Udp), (0, Udp)]);
-    scene.answer(2, good).ends(&found(), S);
+    let mut test = TestLookup::new(2);
+    test.lookup.handle_unreachable(0);
+    test.send();
+    test.went_to(&[(0, Udp), (1, Udp)]);
+    test.lookup.handle_unreachable(1);
+    test.send();
+    assert_eq!(test.sent.len(), 2, "the last of a round is waited out");
+    test.wait().went_to(&[(0, Udp), (1, Udp), (0, Udp)]);
+    test.answer(2, good).ends(&found(), S);
 
-    let mut scene = Scene::new(1);
-    while scene.lookup.outcome().is_none() {
-        scene.lookup.handle_unreachable(0);
-        scene.wait();
+    let mut test = TestLookup::new(1);
+    while test.lookup.outcome().is_none() {
+        test.lookup.handle_unreachable(0);
+        test.wait();
     }
-    scene.ends(&failed(Failure::Unreachable), DNS_TOTAL_TIMEOUT);
-    assert!(!scene.lookup.any_answer());
+    test.ends(&failed(Failure::Unreachable), DNS_TOTAL_TIMEOUT);
+    assert!(!test.lookup.any_answer());
 }
 
 #[test]
@@ -341,10 +348,10 @@ fn nobody_to_ask_ends_it() {
     let mut lookup = Lookup::new(question("h.example", RecordKind::A), &LookupConfig::new(1), 0);
     lookup.abandon();
     assert_eq!((lookup.outcome(), lookup.wants()), (Some(&failed(Failure::Timeout)), None));
-    let mut scene = Scene::new(1);
-    scene.answer(0, good);
-    scene.lookup.abandon();
-    scene.ends(&found(), AT_ONCE);
+    let mut test = TestLookup::new(1);
+    test.answer(0, good);
+    test.lookup.abandon();
+    test.ends(&found(), AT_ONCE);
 }
 
 #[test]
@@ -362,78 +369,76 @@ fn the_retransmission_time_is_the_resolver_s() {
 #[test]
 fn a_refusal_may_be_load() {
     let refused = || with(ResponseCode::Refused);
-    let mut scene = Scene::new(1);
-    scene.answer(0, refused()).went_to(&[(0, Udp)]);
-    assert_eq!(scene.heard, Heard::Refusal);
-    assert_eq!(scene.lookup.deadline(), Some(scene.start + DNS_REFUSAL_PAUSE));
-    scene.wait().answer(1, good).ends(&found(), DNS_REFUSAL_PAUSE);
-    assert_eq!(scene.heard, Heard::Answer);
+    let mut test = TestLookup::new(1);
+    test.answer(0, refused()).went_to(&[(0, Udp)]);
+    assert_eq!(test.received, Received::Refusal);
+    assert_eq!(test.lookup.deadline(), Some(test.start + DNS_REFUSAL_PAUSE));
+    test.wait().answer(1, good).ends(&found(), DNS_REFUSAL_PAUSE);
+    assert_eq!(test.received, Received::Answer);
 
     // Another resolver is asked at once.
-    let mut scene = Scene::new(2);
-    scene.answer(0, refused()).went_to(&[(0, Udp), (1, Udp)]);
-    scene.answer(1, good).ends(&found(), AT_ONCE);
+    let mut test = TestLookup::new(2);
+    test.answer(0, refused()).went_to(&[(0, Udp), (1, Udp)]);
+    test.answer(1, good).ends(&found(), AT_ONCE);
 
     // Those who refuse for ever.
-    let mut scene = Scene::new(1);
+    let mut test = TestLookup::new(1);
     for n in 0..4 {
-        scene.answer(n, refused());
+        test.answer(n, refused());
         if n < 3 {
-            scene.wait();
+            test.wait();
         }
     }
-    scene.ends(&failed(Failure::Refused), DNS_REFUSAL_PAUSE * (1 + 2 + 4));
-    let mut scene = Scene::new(2);
+    test.ends(&failed(Failure::Refused), DNS_REFUSAL_PAUSE * (1 + 2 + 4));
+    let mut test = TestLookup::new(2);
     for n in 0..4 {
-        scene.answer(2 * n, refused()).answer(2 * n + 1, refused());
+        test.answer(2 * n, refused()).answer(2 * n + 1, refused());
         if n < 3 {
-            scene.wait();
+            test.wait();
         }
     }
-    assert_eq!(scene.sent.len(), 8);
-    scene.ends(&failed(Failure::Refused), DNS_REFUSAL_PAUSE * (1 + 2 + 4));
+    assert_eq!(test.sent.len(), 8);
+    test.ends(&failed(Failure::Refused), DNS_REFUSAL_PAUSE * (1 + 2 + 4));
 }
 
 #[test]
 fn a_denial_without_soa_is_asked_again_for_dnssec_records() {
     let nothing = |reply: Reply| reply.code(ResponseCode::NXDomain);
-    let mut scene = Scene::new(2);
-    scene.answer(0, nothing).went_to(&[(0, Udp), (0, Udp)]);
-    let flags = |scene: &Scene, n: usize| scene.question(n)[scene.question(n).len() - 4];
-    assert_eq!((flags(&scene, 0), flags(&scene, 1)), (0, 0x80));
-    scene
-        .answer(1, |r| nothing(r).soa("example", 900, 800))
+    let mut test = TestLookup::new(2);
+    test.answer(0, nothing).went_to(&[(0, Udp), (0, Udp)]);
+    let flags = |test: &TestLookup, n: usize| test.question(n)[test.question(n).len() - 4];
+    assert_eq!((flags(&test, 0), flags(&test, 1)), (0, 0x80));
+    test.answer(1, |r| nothing(r).soa("example", 900, 800))
         .ends(&Outcome::NxDomain { ttl: S * 800 }, AT_ONCE);
-    assert!(!scene.lookup.doubted(0));
+    assert!(!test.lookup.doubted(0));
 }
 
 #[test]
 fn denials_without_proof_go_to_the_next_resolver() {
     let nothing = |reply: Reply| reply.code(ResponseCode::NXDomain);
     let zero = |reply: Reply| reply.a("h.example", 60, [0, 0, 0, 0]);
-    let mut scene = Scene::new(2);
-    scene.answer(0, nothing).answer(1, nothing).went_to(&[(0, Udp), (0, Udp), (1, Udp)]);
-    assert!(scene.lookup.doubted(0) && !scene.lookup.doubted(1));
-    scene.answer(2, good).ends(&found(), AT_ONCE);
+    let mut test = TestLookup::new(2);
+    test.answer(0, nothing).answer(1, nothing).went_to(&[(0, Udp), (0, Udp), (1, Udp)]);
+    assert!(test.lookup.doubted(0) && !test.lookup.doubted(1));
+    test.answer(2, good).ends(&found(), AT_ONCE);
 
-    let mut scene = Scene::new(2);
-    scene.answer(0, zero).went_to(&[(0, Udp), (1, Udp)]);
-    scene
-        .answer(1, |r| nothing(r).soa("example", 900, 800))
+    let mut test = TestLookup::new(2);
+    test.answer(0, zero).went_to(&[(0, Udp), (1, Udp)]);
+    test.answer(1, |r| nothing(r).soa("example", 900, 800))
         .ends(&Outcome::NxDomain { ttl: S * 800 }, AT_ONCE);
 
     // Nobody else: it is unproven, whatever the others say that is no answer.
-    let mut scene = Scene::new(1);
-    scene.answer(0, zero).ends(&failed(Failure::Unproven), AT_ONCE);
-    assert!(scene.lookup.any_answer());
-    let mut scene = Scene::new(2);
-    scene.answer(0, zero).answer(1, with(ResponseCode::ServFail)).ends(&failed(Failure::Unproven), AT_ONCE);
-    let mut scene = Scene::new(2);
-    scene.answer(0, zero);
-    while scene.lookup.outcome().is_none() {
-        scene.wait();
+    let mut test = TestLookup::new(1);
+    test.answer(0, zero).ends(&failed(Failure::Unproven), AT_ONCE);
+    assert!(test.lookup.any_answer());
+    let mut test = TestLookup::new(2);
+    test.answer(0, zero).answer(1, with(ResponseCode::ServFail)).ends(&failed(Failure::Unproven), AT_ONCE);
+    let mut test = TestLookup::new(2);
+    test.answer(0, zero);
+    while test.lookup.outcome().is_none() {
+        test.wait();
     }
-    scene.ends(&failed(Failure::Unproven), DNS_TOTAL_TIMEOUT);
+    test.ends(&failed(Failure::Unproven), DNS_TOTAL_TIMEOUT);
 }
 
 /// Half of all datagrams are lost, both ways: every lookup still ends, within the limit, and nearly all with an
@@ -442,7 +447,7 @@ fn denials_without_proof_go_to_the_next_resolver() {
 fn a_lossy_network() {
     let mut answered = 0;
     for seed in 0..1000u64 {
-        let mut scene = Scene::new(2);
+        let mut test = TestLookup::new(2);
         let mut coin = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut lost = || {
             coin ^= coin << 13;
@@ -450,16 +455,16 @@ fn a_lossy_network() {
             coin ^= coin << 17;
             coin & 1 == 0
         };
-        while scene.lookup.outcome().is_none() {
+        while test.lookup.outcome().is_none() {
             if lost() || lost() {
-                scene.wait();
+                test.wait();
             } else {
-                scene.answer(scene.sent.len() - 1, good);
+                test.answer(test.sent.len() - 1, good);
             }
         }
-        answered += u32::from(scene.lookup.outcome() == Some(&found()));
-        assert!(scene.now - scene.start <= DNS_TOTAL_TIMEOUT);
-        assert!(scene.sent.len() <= 10);
+        answered += u32::from(test.lookup.outcome() == Some(&found()));
+        assert!(test.now - test.start <= DNS_TOTAL_TIMEOUT);
+        assert!(test.sent.len() <= 10);
     }
     // 1 + 1 + 2 + 2 s, and 2 of the next 4: five tries at 1/4 each: 76 %.
     assert!((700..850).contains(&answered), "{answered}");
@@ -469,34 +474,34 @@ proptest! {
     /// Whatever comes back in whatever order: it ends in time, and after a bounded number of messages.
     #[test]
     fn it_always_ends(steps in proptest::collection::vec((0..11u8, any::<proptest::sample::Index>()), 0..40)) {
-        let mut scene = Scene::new(3);
+        let mut test = TestLookup::new(3);
         for (what, which) in steps {
-            if scene.lookup.outcome().is_some() {
+            if test.lookup.outcome().is_some() {
                 break;
             }
-            let n = which.index(scene.sent.len());
-            let upstream = scene.sent[n].upstream;
+            let n = which.index(test.sent.len());
+            let upstream = test.sent[n].upstream;
             match what {
-                0 => _ = scene.wait(),
-                1 => scene.lookup.handle_unreachable(upstream),
-                2 => scene.lookup.handle_tcp_failed(upstream),
-                3 => _ = scene.answer(n, Reply::truncated),
-                4 => _ = scene.answer(n, with(ResponseCode::FormErr)),
-                5 => _ = scene.answer(n, with(ResponseCode::ServFail)),
-                9 => _ = scene.answer(n, with(ResponseCode::Refused)),
-                10 => _ = scene.answer(n, with(ResponseCode::NXDomain)),
-                6 => _ = scene.answer(n, |r| good(r).asking("h.example", RecordType::A)),
-                7 => _ = scene.lookup.handle_datagram(upstream, &[0x12; 40], scene.now),
-                _ => _ = scene.answer(n, |r| r.cname("h.example", 1, "h.example")),
+                0 => _ = test.wait(),
+                1 => test.lookup.handle_unreachable(upstream),
+                2 => test.lookup.handle_tcp_failed(upstream),
+                3 => _ = test.answer(n, Reply::truncated),
+                4 => _ = test.answer(n, with(ResponseCode::FormErr)),
+                5 => _ = test.answer(n, with(ResponseCode::ServFail)),
+                9 => _ = test.answer(n, with(ResponseCode::Refused)),
+                10 => _ = test.answer(n, with(ResponseCode::NXDomain)),
+                6 => _ = test.answer(n, |r| good(r).asking("h.example", RecordType::A)),
+                7 => _ = test.lookup.handle_datagram(upstream, &[0x12; 40], test.now),
+                _ => _ = test.answer(n, |r| r.cname("h.example", 1, "h.example")),
             }
-            scene.send();
-            prop_assert!(scene.lookup.outcome().is_some() || scene.lookup.deadline().is_some(), "it never hangs");
+            test.send();
+            prop_assert!(test.lookup.outcome().is_some() || test.lookup.deadline().is_some(), "it never hangs");
         }
-        while scene.lookup.outcome().is_none() {
-            scene.wait();
+        while test.lookup.outcome().is_none() {
+            test.wait();
         }
-        prop_assert!(scene.now - scene.start <= DNS_TOTAL_TIMEOUT);
+        prop_assert!(test.now - test.start <= DNS_TOTAL_TIMEOUT);
         // Each try, once more without EDNS for each resolver, and each of those over TCP.
-        prop_assert!(scene.sent.len() <= 36, "{}", scene.sent.len());
+        prop_assert!(test.sent.len() <= 36, "{}", test.sent.len());
     }
 }

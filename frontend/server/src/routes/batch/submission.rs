@@ -6,7 +6,7 @@ use api::error::OFFENDERS_MAX;
 use api::{BatchBody, BatchCreated, BatchState, ErrorCode, Offender};
 use checks::auth::Caller;
 use checks::idempotency::{self, Claim};
-use checks::survive::survive;
+use checks::panics::catch_panic;
 use checks::test_mode;
 use engine::proto::address::{Address, AddressError};
 use http_core::Refusal;
@@ -71,7 +71,7 @@ impl Submission {
         monoio::spawn(async move {
             let _promise = worker.checks.drain.guard();
             let _claim = claim;
-            let made = survive(self.make(&worker)).await;
+            let made = catch_panic(self.make(&worker)).await;
             made.unwrap_or_else(|_panicked| Err(Refusal::defect().inside("making a batch panicked")))
         })
         .await
@@ -102,7 +102,13 @@ impl Submission {
             worker.checks.store.create_batch(new, now).await.map_err(|error| refuse(error, credits))?;
         if !made.replayed && !made.completed {
             let (batch, total) = (made.batch, made.submitted);
-            worker.commons.door.enter(OpenBatch { batch, account, created_at: now, total, answered: 0 });
+            worker.shared.new_batches.enter(OpenBatch {
+                batch,
+                account,
+                created_at: now,
+                total,
+                answered: 0,
+            });
         }
         render(made)
     }

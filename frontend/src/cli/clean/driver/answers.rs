@@ -34,12 +34,12 @@ impl Run<'_> {
         let patience = if self.may_read() { Duration::ZERO } else { due.unwrap_or(PATIENCE).min(PATIENCE) };
         let mut answers = std::mem::take(&mut self.answers);
         self.parts.checker.answers(patience, &mut answers);
-        if !answers.is_empty() || self.flight.len() == 0 {
-            self.heard = Instant::now();
-        } else if self.heard.elapsed() > ENGINE_SILENCE_MAX {
+        if !answers.is_empty() || self.budget.len() == 0 {
+            self.answered_at = Instant::now();
+        } else if self.answered_at.elapsed() > ENGINE_SILENCE_MAX {
             return Err(CleanError::failed("the engine does not answer; try again, and report this defect"));
         }
-        let few = answers.len() < NAP_BELOW && self.flight.len() > NAP_UNDER_WAY && !self.may_read();
+        let few = answers.len() < NAP_BELOW && self.budget.len() > NAP_UNDER_WAY && !self.may_read();
         let none = answers.is_empty();
         let now = self.now();
         for answered in answers.drain(..) {
@@ -58,7 +58,7 @@ impl Run<'_> {
 
     fn on_answer(&mut self, answered: Answered, now: u64) -> Result<(), CleanError> {
         let Answered { ticket, result, rule, retry_after } = answered;
-        let Some(asked) = self.flight.row(ticket) else { return Ok(()) };
+        let Some(asked) = self.budget.row(ticket) else { return Ok(()) };
         match result {
             Ok(verdict) => self.on_verdict(ticket, verdict, rule, retry_after, now),
             Err(Outage::Unavailable) => {
@@ -66,13 +66,13 @@ impl Run<'_> {
                     return Err(nobody(self.parts.checker.resolvers()));
                 }
                 self.put_off.postpone(&mut self.parts.state, asked, now, millis(OUTAGE_PAUSE))?;
-                self.flight.release(ticket);
+                self.budget.release(ticket);
                 Ok(())
             }
-            Err(Outage::Crowded) if self.stall.is_ending() => self.leave(ticket, Left::SILENT, None),
-            Err(Outage::Crowded) => {
-                self.put_off.crowded(&mut self.parts.state, asked)?;
-                self.flight.release(ticket);
+            Err(Outage::SiteFull) if self.stall.is_ending() => self.leave(ticket, Left::SILENT, None),
+            Err(Outage::SiteFull) => {
+                self.put_off.on_site_full(&mut self.parts.state, asked)?;
+                self.budget.release(ticket);
                 Ok(())
             }
             Err(Outage::OverBudget(after)) => self.on_spent_budget(ticket, after, now),
@@ -88,7 +88,7 @@ impl Run<'_> {
         retry_after: Option<Duration>,
         now: u64,
     ) -> Result<(), CleanError> {
-        let Some(asked) = self.flight.row(ticket) else { return Ok(()) };
+        let Some(asked) = self.budget.row(ticket) else { return Ok(()) };
         let recalled = self.stall.is_recalling();
         let is_known = verdict.reason != "unverifiable";
         if is_known || (!recalled && is_progress(rule, retry_after)) {
@@ -110,13 +110,13 @@ impl Run<'_> {
         asked.retries += 1;
         self.summary.retries += 1;
         self.put_off.postpone(&mut self.parts.state, asked, now, millis(delay).max(1))?;
-        self.flight.release(ticket);
+        self.budget.release(ticket);
         Ok(())
     }
 
     /// The row's site has had as many refused recipients as it may have for now.
     fn on_spent_budget(&mut self, ticket: u64, after: Duration, now: u64) -> Result<(), CleanError> {
-        let Some(asked) = self.flight.row(ticket) else { return Ok(()) };
+        let Some(asked) = self.budget.row(ticket) else { return Ok(()) };
         self.put_off.answered(asked);
         let since = asked.since.unwrap_or(self.stall.progress());
         if after > left(self.parts.waits.later, since, now) {
@@ -125,17 +125,17 @@ impl Run<'_> {
         asked.since = Some(since);
         let delay = after.max(BUDGET_PAUSE_MIN);
         self.put_off.postpone(&mut self.parts.state, asked, now, millis(delay))?;
-        self.flight.release(ticket);
+        self.budget.release(ticket);
         Ok(())
     }
 
     /// Ends the wait for servers that answer nobody any more.
     fn end_stall(&mut self, now: u64) -> Result<(), CleanError> {
-        let heard = self.parts.checker.heard();
+        let heard = self.parts.checker.answer_count();
         if std::mem::replace(&mut self.spoken, heard) != heard {
             self.stall.on_progress(now);
         }
-        let under_way = self.flight.len() - self.flight.unsent.len();
+        let under_way = self.budget.len() - self.budget.unsent.len();
         if under_way == 0 {
             self.stall.on_empty();
         }
@@ -155,7 +155,7 @@ impl Run<'_> {
     fn end_crowded(&mut self) -> Result<(), CleanError> {
         let mut row = Asked::default();
         while self.put_off.next_crowded(&mut self.parts.state, &mut row)? {
-            let ticket = self.flight.take(|slot| {
+            let ticket = self.budget.take(|slot| {
                 std::mem::swap(slot, &mut row);
                 Ok(())
             })?;
@@ -172,7 +172,7 @@ impl Run<'_> {
 
     /// The address has its verdict.
     fn settle(&mut self, ticket: u64, verdict: Verdict) -> Result<(), CleanError> {
-        let Some(asked) = self.flight.row(ticket) else { return Ok(()) };
+        let Some(asked) = self.budget.row(ticket) else { return Ok(()) };
         let code = verdict.code();
         self.seen.settle(&mut self.parts.state, asked.row, code)?;
         self.rows.settled();
@@ -180,7 +180,7 @@ impl Run<'_> {
             self.parts.sink.write(asked.prefix(), code)?;
             count(&mut self.summary, &self.verdicts, code, Some(asked.domain));
         }
-        self.flight.release(ticket);
+        self.budget.release(ticket);
         Ok(())
     }
 }

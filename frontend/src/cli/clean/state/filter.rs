@@ -8,12 +8,12 @@ const BITS_A_KEY: (usize, u32) = (14, 7);
 const MANY_KEYS: usize = 1 << 20;
 const BITS_A_KEY_OF_MANY: (usize, u32) = (9, 6);
 
-type Line = [u64; 8];
+type CacheLine = [u64; 8];
 
 /// See the module. Its keys are evenly distributed already.
 #[derive(Default)]
 pub(super) struct Filter {
-    lines: Vec<Line>,
+    lines: Vec<CacheLine>,
     probes: u32,
 }
 
@@ -22,12 +22,12 @@ impl Filter {
     pub fn new(keys: usize, bytes_max: usize) -> Filter {
         let (bits, probes) = if keys > MANY_KEYS { BITS_A_KEY_OF_MANY } else { BITS_A_KEY };
         let bytes = (keys * bits / 8).min(bytes_max);
-        Filter { lines: vec![[0; 8]; bytes.div_ceil(size_of::<Line>()).max(1)], probes }
+        Filter { lines: vec![[0; 8]; bytes.div_ceil(size_of::<CacheLine>()).max(1)], probes }
     }
 
     /// What it takes of the memory, in octets.
     pub fn bytes(&self) -> usize {
-        self.lines.len() * size_of::<Line>()
+        self.lines.len() * size_of::<CacheLine>()
     }
 
     pub fn insert(&mut self, key: u128) {

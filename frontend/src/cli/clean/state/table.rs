@@ -107,11 +107,11 @@ struct Recent {
 const FREE: Entry = Entry { key: 0, value: 0 };
 const FIRST_BITS: u32 = 10;
 /// A run of full places this long does not occur with keys that are evenly distributed and half of the places free.
-const SPARE: usize = 512;
+const OVERFLOW: usize = 512;
 
 impl Recent {
     fn new() -> Recent {
-        Recent { places: vec![FREE; (1 << FIRST_BITS) + SPARE], bits: FIRST_BITS, entries: 0 }
+        Recent { places: vec![FREE; (1 << FIRST_BITS) + OVERFLOW], bits: FIRST_BITS, entries: 0 }
     }
 
     fn get(&self, key: u128) -> Option<u64> {
@@ -164,7 +164,7 @@ impl Recent {
 
     fn clear(&mut self) {
         self.places.clear();
-        self.places.resize((1 << self.bits) + SPARE, FREE);
+        self.places.resize((1 << self.bits) + OVERFLOW, FREE);
         self.entries = 0;
     }
 

@@ -70,7 +70,7 @@ fn slow_answers_are_waited_for() {
             }
         }
 
-        fn heard(&self) -> u64 {
+        fn answer_count(&self) -> u64 {
             0
         }
 
@@ -101,13 +101,13 @@ fn answers_that_are_held_are_waited_for() {
         }
 
         fn answers(&mut self, patience: Duration, into: &mut Vec<Answered>) {
-            if self.heard() < 5 {
+            if self.answer_count() < 5 {
                 return std::thread::sleep(patience.min(Duration::from_millis(5)));
             }
             self.0.answers(patience, into);
         }
 
-        fn heard(&self) -> u64 {
+        fn answer_count(&self) -> u64 {
             (self.1.elapsed().as_millis() / 300) as u64
         }
 

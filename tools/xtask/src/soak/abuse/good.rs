@@ -2,7 +2,7 @@
 
 use super::super::Failure;
 use super::super::client::{Client, Request};
-use super::super::crowd::percentile;
+use super::super::slow_peers::percentile;
 use super::super::transport::Server;
 use super::super::visitor::{Visitor, expect};
 use crate::interop::process::sleep;

@@ -2,8 +2,8 @@
 
 use super::super::Failure;
 use super::super::client::Request;
-use super::super::crowd::{Habit, Siege};
 use super::super::downloads::{Counts, Load, Owners};
+use super::super::slow_peers::{Habit, Siege};
 use super::super::transport::Server;
 use super::answers::{self, Answers};
 use super::shapes::{self, Shape};
@@ -58,7 +58,7 @@ pub struct Means<'m> {
     /// An upload.
     pub upload: Vec<u8>,
     pub shapes: Vec<Shape>,
-    /// Connections of a crowd.
+    /// Connections of a slow_peers.
     pub members: usize,
     /// How long silence behind an answer has to last.
     pub quiet: Duration,
@@ -91,7 +91,7 @@ impl Greed {
     pub fn run(self, means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
         match self {
             Greed::Unread => unread(means, ended),
-            Greed::Bodies => Ok(crowd(means, ended, &unfinished(means))),
+            Greed::Bodies => Ok(slow_peers(means, ended, &unfinished(means))),
             Greed::Fields => fields(means, ended),
             Greed::Shapes => malformed(means, ended),
             Greed::Pipelines => pipelines(means, ended),
@@ -126,7 +126,7 @@ where
     first.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-fn crowd(means: &Means<'_>, ended: &AtomicBool, habits: &[Habit]) -> String {
+fn slow_peers(means: &Means<'_>, ended: &AtomicBool, habits: &[Habit]) -> String {
     let siege = Siege::default();
     let members = means.members.div_ceil(habits.len());
     std::thread::scope(|scope| {
@@ -156,9 +156,9 @@ fn unread(means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
     let load = Load { bombs: 0, unread: means.bombs.unread };
     std::thread::scope(|scope| {
         let held = scope.spawn(|| downloads(means, load, ended));
-        let crowd = crowd(means, ended, &habits);
+        let slow_peers = slow_peers(means, ended, &habits);
         match held.join() {
-            Ok(downloads) => Ok(format!("{crowd}; {}", downloads?)),
+            Ok(downloads) => Ok(format!("{slow_peers}; {}", downloads?)),
             Err(payload) => std::panic::resume_unwind(payload),
         }
     })

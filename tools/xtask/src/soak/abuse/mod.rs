@@ -1,6 +1,6 @@
 //! `soak abuse`: slow, greedy and malformed clients in one campaign, over HTTP and over TLS, and good ones beside them.
 //!
-//! A crowd of slow connections (crowd.rs) stays from the beginning to the end. Beside it each kind of abuse has its time
+//! A slow_peers of slow connections (slow_peers.rs) stays from the beginning to the end. Beside it each kind of abuse has its time
 //! (greed.rs, shapes.rs), and good clients ask for what callers ask for (good.rs): each answer is right, and the 99th
 //! percentile of each kind of request stays near that of an idle server. A malformed request gets one answer at most, and the
 //! check that is hidden in it is not run, which the ledger has to say. Nothing is answered with a 5xx but 503, and at the end
@@ -11,8 +11,8 @@ mod good;
 mod greed;
 mod shapes;
 
-use super::crowd::{Crowd, Siege, limit, millis};
 use super::downloads::{self, Load, Owners};
+use super::slow_peers::{Siege, SlowPeer, limit, millis};
 use super::transport::{Certificate, Server};
 use super::visitor::Visitor;
 use super::world::{Credits, Mailnet, Serve, World};
@@ -27,8 +27,8 @@ use std::time::{Duration, Instant};
 
 struct Size {
     /// Slow connections that stay.
-    crowd: usize,
-    /// Connections of a crowd of abuse.
+    slow_peers: usize,
+    /// Connections of a slow_peers of abuse.
     members: usize,
     /// Good requests of each kind at a time.
     requests: usize,
@@ -46,7 +46,7 @@ struct Size {
 }
 
 const FULL: Size = Size {
-    crowd: 5000,
+    slow_peers: 5000,
     members: 400,
     requests: 500,
     slack: Duration::from_millis(10),
@@ -59,7 +59,7 @@ const FULL: Size = Size {
 };
 /// Debug builds, beside whatever else the machine does: this finds who starves, not who is slower.
 const SMALL: Size = Size {
-    crowd: 500,
+    slow_peers: 500,
     members: 40,
     requests: 15,
     slack: Duration::from_millis(750),
@@ -72,8 +72,8 @@ const SMALL: Size = Size {
 };
 
 /// The crowds of which the slow connections are made, in equal parts.
-const CROWDS: [Crowd; 4] = [Crowd::Silent, Crowd::Head, Crowd::Body, Crowd::Idle];
-/// For the crowd to be there.
+const CROWDS: [SlowPeer; 4] = [SlowPeer::Silent, SlowPeer::Head, SlowPeer::Body, SlowPeer::Idle];
+/// For the slow_peers to be there.
 const GATHER_LIMIT: Duration = Duration::from_secs(120);
 /// For abuse to have begun before it is measured.
 const GATHER: Duration = Duration::from_millis(300);
@@ -85,7 +85,7 @@ pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
     let size = if options.small { SMALL } else { FULL };
     report::line(&format!(
         "abuse: {} slow connections, {} good requests of each kind at a time",
-        size.crowd, size.requests
+        size.slow_peers, size.requests
     ));
     let mut world = World::make(options)?;
     let mailnet = world.mailnet(&format!(
@@ -133,7 +133,8 @@ fn campaign(
     let (descriptors, memory) = (serve.descriptors()?, serve.resident_kib()? / 1024);
     let siege = Siege::default();
     let outcome = std::thread::scope(|scope| {
-        let (members, habits) = (size.crowd / CROWDS.len(), CROWDS.map(|crowd| crowd.habit(&means.key)));
+        let (members, habits) =
+            (size.slow_peers / CROWDS.len(), CROWDS.map(|slow_peers| slow_peers.habit(&means.key)));
         for habit in habits {
             let (siege, server) = (&siege, &server);
             scope.spawn(move || siege.hold(&habit, members, server));
@@ -175,7 +176,7 @@ fn start(
     size: &Size,
     certificate: Option<&Certificate>,
 ) -> Result<(Serve, Server), Failure> {
-    let places = (size.crowd * 2 + 2000).to_string();
+    let places = (size.slow_peers * 2 + 2000).to_string();
     let plans = world.plans()?;
     let mut flags = vec!["--connections", &places, "--connections-per-peer", "0"];
     flags.extend(plans.iter().map(String::as_str));

@@ -66,18 +66,18 @@ pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
         let under_way: Vec<_> =
             waiting.iter().map(|check| (check, scope.spawn(|| (check.go)(&place)))).collect();
         for check in &computing {
-            tell(&mut tally, &check.name, (check.go)(&place));
+            report_check(&mut tally, &check.name, (check.go)(&place));
         }
         for (check, thread) in under_way {
             let found = thread.join().unwrap_or_else(|_| Err(Failure("panicked".into())));
-            tell(&mut tally, &check.name, found);
+            report_check(&mut tally, &check.name, found);
         }
     });
     Ok(Some(tally))
 }
 
 /// A check that could not be made is one that fails; the others still tell something.
-fn tell(tally: &mut Tally, name: &str, found: Result<Outcome, Failure>) {
+fn report_check(tally: &mut Tally, name: &str, found: Result<Outcome, Failure>) {
     tally.check(name, found.unwrap_or_else(|Failure(message)| Err(message)));
 }
 

@@ -37,7 +37,7 @@ const SCENARIO: &str =
 const CREDITS: u64 = 100;
 
 /// A run whose power is cut at each change; what was seen.
-pub fn survive(options: &Options, seed: u64) -> Result<String, String> {
+pub fn run(options: &Options, seed: u64) -> Result<String, String> {
     let told = |failure: Failure| failure.0;
     let world = World::make(options).map_err(told)?;
     let mailnet = world.mailnet(SCENARIO).map_err(told)?;

@@ -5,7 +5,7 @@
 //! head that has begun has no reason to take long, and no answer is so large that a peer needs long to take it. So
 //! hyper's timer has the longest time, and this keeps the shorter ones.
 
-use crate::gate::Place;
+use crate::connection_limit::ConnectionPermit;
 use hyper::body::{Body, Frame, SizeHint};
 use monoio::io::poll_io::{AsyncRead, AsyncWrite, ReadBuf};
 use std::cell::Cell;
@@ -31,7 +31,7 @@ enum State {
 }
 
 /// What a connection does, and its place.
-pub struct Pulse {
+pub struct ConnectionActivity {
     state: Cell<State>,
     /// Since when the peer has not taken all that was written.
     unsent: Cell<Option<Instant>>,
@@ -39,14 +39,14 @@ pub struct Pulse {
     requests_in_a_row: Cell<u32>,
     bytes_in_a_row: Cell<usize>,
     /// Its place, which it gives way with while it is idle.
-    pub place: Place,
+    pub place: ConnectionPermit,
 }
 
-impl Pulse {
+impl ConnectionActivity {
     /// Of a connection that was just accepted: whoever connects has something to say.
-    pub fn new(place: Place) -> Rc<Pulse> {
+    pub fn new(place: ConnectionPermit) -> Rc<ConnectionActivity> {
         let state = Cell::new(State::Head(Instant::now()));
-        Rc::new(Pulse {
+        Rc::new(ConnectionActivity {
             state,
             unsent: Cell::new(None),
             requests_in_a_row: Cell::new(0),
@@ -114,20 +114,20 @@ impl Pulse {
 /// the middle of a long download would hold its place to the end, and nobody else would be told to go.
 pub struct Answer<B> {
     body: B,
-    pulse: Rc<Pulse>,
+    activity: Rc<ConnectionActivity>,
 }
 
 impl<B> Answer<B> {
-    /// Of this body, on the connection of this pulse.
-    pub fn new(body: B, pulse: Rc<Pulse>) -> Answer<B> {
-        Answer { body, pulse }
+    /// Of this body, on this connection.
+    pub fn new(body: B, activity: Rc<ConnectionActivity>) -> Answer<B> {
+        Answer { body, activity }
     }
 }
 
 impl<B> Drop for Answer<B> {
     /// hyper drops a body as soon as it has come to its end.
     fn drop(&mut self) {
-        self.pulse.idle();
+        self.activity.idle();
     }
 }
 
@@ -161,25 +161,25 @@ pub struct Patience {
 }
 
 /// Ends when a head or an answer takes too long. Polled whenever the connection is.
-pub struct Watch {
-    pulse: Rc<Pulse>,
+pub struct SlowPeerTimer {
+    activity: Rc<ConnectionActivity>,
     patience: Patience,
     timer: Option<(Instant, Pin<Box<monoio::time::Sleep>>)>,
 }
 
-impl Watch {
-    /// Watches this pulse.
-    pub fn new(pulse: Rc<Pulse>, patience: Patience) -> Watch {
-        Watch { pulse, patience, timer: None }
+impl SlowPeerTimer {
+    /// Watches this connection.
+    pub fn new(activity: Rc<ConnectionActivity>, patience: Patience) -> SlowPeerTimer {
+        SlowPeerTimer { activity, patience, timer: None }
     }
 
     /// Ready when something has taken too long.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let head = match self.pulse.state.get() {
+        let head = match self.activity.state.get() {
             State::Head(since) => Some(since + self.patience.head),
             State::Idle | State::Busy => None,
         };
-        let write = self.pulse.unsent.get().map(|since| since + self.patience.write);
+        let write = self.activity.unsent.get().map(|since| since + self.patience.write);
         let Some(deadline) = head.into_iter().chain(write).min() else {
             self.timer = None;
             return Poll::Pending;
@@ -197,13 +197,13 @@ impl Watch {
 /// A stream that notes when bytes come and go.
 pub struct Watched<T> {
     stream: T,
-    pulse: Rc<Pulse>,
+    activity: Rc<ConnectionActivity>,
 }
 
 impl<T> Watched<T> {
     /// Watches this stream.
-    pub fn new(stream: T, pulse: Rc<Pulse>) -> Watched<T> {
-        Watched { stream, pulse }
+    pub fn new(stream: T, activity: Rc<ConnectionActivity>) -> Watched<T> {
+        Watched { stream, activity }
     }
 }
 
@@ -216,9 +216,9 @@ impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if buffer.filled().len() > before {
-            self.pulse.bytes_came();
+            self.activity.bytes_came();
         } else if polled.is_pending() {
-            self.pulse.on_pause();
+            self.activity.on_pause();
         }
         polled
     }
@@ -227,20 +227,20 @@ impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
 impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.pulse.wrote(&polled);
+        self.activity.wrote(&polled);
         polled
     }
 
     /// hyper flushes when it has written all that it had.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.stream).poll_flush(cx);
-        self.pulse.sent(&polled, true);
+        self.activity.sent(&polled, true);
         polled
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.stream).poll_shutdown(cx);
-        self.pulse.sent(&polled, true);
+        self.activity.sent(&polled, true);
         polled
     }
 
@@ -250,7 +250,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
-        self.pulse.wrote(&polled);
+        self.activity.wrote(&polled);
         polled
     }
 
@@ -262,52 +262,52 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gate::{Gate, Parting};
+    use crate::connection_limit::{CloseReason, ConnectionLimit};
     use bytes::Bytes;
     use http_body_util::Full;
     use std::pin::pin;
     use std::task::Waker;
 
     /// Of a connection that has the first place.
-    fn pulse(gate: &Rc<Gate>) -> Rc<Pulse> {
-        let place = pin!(gate.place()).poll(&mut Context::from_waker(Waker::noop()));
+    fn activity(limit: &Rc<ConnectionLimit>) -> Rc<ConnectionActivity> {
+        let place = pin!(limit.place()).poll(&mut Context::from_waker(Waker::noop()));
         let Poll::Ready(place) = place else { panic!("no place") };
-        Pulse::new(place)
+        ConnectionActivity::new(place)
     }
 
     #[test]
     fn a_row_ends_after_so_many_requests_or_so_much_that_was_written() {
-        let pulse = pulse(&Gate::new(1));
+        let activity = activity(&ConnectionLimit::new(1));
         let answered = |bytes: usize| {
-            pulse.wrote(&Poll::Ready(Ok(bytes)));
-            pulse.on_request()
+            activity.wrote(&Poll::Ready(Ok(bytes)));
+            activity.on_request()
         };
         let small = [(); 12].map(|()| answered(100));
         assert_eq!(small.iter().position(|over| *over), Some(8));
-        pulse.on_pause();
-        assert!(!pulse.on_request());
+        activity.on_pause();
+        assert!(!activity.on_request());
         assert!(answered(40_000), "others wait for what was written");
         assert!(!answered(10_000));
-        pulse.on_pause();
+        activity.on_pause();
         assert!(!answered(30_000));
     }
 
     #[test]
     fn a_connection_is_busy_until_its_answer_ends() {
         let mut cx = Context::from_waker(Waker::noop());
-        let gate = Gate::new(1);
-        let pulse = pulse(&gate);
-        pulse.busy();
-        let mut answer = Answer::new(Full::new(Bytes::from_static(b"piece")), Rc::clone(&pulse));
-        let mut newcomer = pin!(gate.place());
+        let limit = ConnectionLimit::new(1);
+        let activity = activity(&limit);
+        activity.busy();
+        let mut answer = Answer::new(Full::new(Bytes::from_static(b"piece")), Rc::clone(&activity));
+        let mut newcomer = pin!(limit.place());
         let mut told = |cx: &mut Context<'_>| {
             assert!(newcomer.as_mut().poll(cx).is_pending());
-            pulse.place.parting(cx)
+            activity.place.close_reason(cx)
         };
         assert_eq!(told(&mut cx), None);
         assert!(matches!(Pin::new(&mut answer).poll_frame(&mut cx), Poll::Ready(Some(Ok(_)))));
         assert_eq!(told(&mut cx), None, "hyper may not have seen yet that this was all");
         drop(answer);
-        assert_eq!(told(&mut cx), Some(Parting::GivesWay));
+        assert_eq!(told(&mut cx), Some(CloseReason::GivesWay));
     }
 }

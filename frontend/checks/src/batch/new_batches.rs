@@ -7,7 +7,7 @@ use store::OpenBatch;
 /// Between the frontend threads and the feeder. A batch that is lost here is only late: the store has it, and the
 /// next start takes it up.
 #[derive(Default)]
-pub struct Door(Mutex<State>);
+pub struct NewBatches(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -17,7 +17,7 @@ struct State {
     feeder: Option<Waker>,
 }
 
-impl Door {
+impl NewBatches {
     /// A batch was created.
     pub fn enter(&self, batch: OpenBatch) {
         let mut state = self.lock();

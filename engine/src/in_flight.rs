@@ -7,17 +7,17 @@ use crate::work::Work;
 use std::cell::{Cell, RefCell};
 use std::time::Instant;
 
-pub(crate) struct Flight {
+pub(crate) struct InFlight {
     /// By their places in the transaction, until they have their answers.
     works: RefCell<Vec<Option<Work>>>,
     /// Nobody's time is over before.
     due: Cell<Option<Instant>>,
 }
 
-impl Flight {
-    pub(crate) fn new(works: Vec<Work>) -> Flight {
+impl InFlight {
+    pub(crate) fn new(works: Vec<Work>) -> InFlight {
         let due = works.iter().map(|work| work.deadline).min();
-        Flight { works: RefCell::new(works.into_iter().map(Some).collect()), due: Cell::new(due) }
+        InFlight { works: RefCell::new(works.into_iter().map(Some).collect()), due: Cell::new(due) }
     }
 
     /// Takes the work at a place.
@@ -76,12 +76,12 @@ mod tests {
         let (client, now) = (mailbox(), Instant::now());
         let mut works: Vec<Work> = (0..3).map(|_| work(&client, "u@a.example", Priority::List)).collect();
         works[1].deadline = now;
-        let flight = Flight::new(works);
-        assert_eq!(flight.take_expired(now).len(), 1);
-        assert!(flight.take(1).is_none() && flight.take(9).is_none());
-        assert!(flight.take(0).is_some() && flight.take(0).is_none());
-        assert_eq!(flight.take_expired(now).len(), 0);
-        assert_eq!(flight.take_expired(now + Duration::from_secs(61)).len(), 1);
-        assert!(flight.take_first().is_none() && flight.take_all().is_empty());
+        let in_flight = InFlight::new(works);
+        assert_eq!(in_flight.take_expired(now).len(), 1);
+        assert!(in_flight.take(1).is_none() && in_flight.take(9).is_none());
+        assert!(in_flight.take(0).is_some() && in_flight.take(0).is_none());
+        assert_eq!(in_flight.take_expired(now).len(), 0);
+        assert_eq!(in_flight.take_expired(now + Duration::from_secs(61)).len(), 1);
+        assert!(in_flight.take_first().is_none() && in_flight.take_all().is_empty());
     }
 }

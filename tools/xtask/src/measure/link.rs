@@ -21,7 +21,7 @@ const DEVICE: &str = "line0";
 const MTU: usize = 1500;
 
 /// The two ends; gone when dropped.
-pub struct Line {
+pub struct DelayedLink {
     near: String,
     far: String,
 }
@@ -33,11 +33,11 @@ pub const FAR: &str = "10.76.0.1";
 /// A network behind the far end.
 pub const BEHIND: &str = "10.78.0.0/16";
 
-impl Line {
+impl DelayedLink {
     /// Makes the namespaces and begins to carry packets, each `delay` after it came.
-    pub fn make(delay: Duration) -> Result<Line, Failure> {
+    pub fn make(delay: Duration) -> Result<DelayedLink, Failure> {
         let pid = std::process::id();
-        let line = Line { near: format!("{PREFIX}{pid}-near"), far: format!("{PREFIX}{pid}-far") };
+        let line = DelayedLink { near: format!("{PREFIX}{pid}-near"), far: format!("{PREFIX}{pid}-far") };
         for (space, address, peer) in [(&line.near, NEAR, FAR), (&line.far, FAR, NEAR)] {
             ip(&format!("netns add {space}"))?;
             ip(&format!("-n {space} link set lo up"))?;
@@ -65,7 +65,7 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for DelayedLink {
     fn drop(&mut self) {
         for space in [&self.near, &self.far] {
             // Where making it failed there is nothing to delete.

@@ -16,7 +16,7 @@ pub struct Panicked;
 ///
 /// What it shares with others must stand a panic: shared state here is changed by short calls that hold no borrow
 /// across an await.
-pub async fn survive<F: Future>(future: F) -> Result<F::Output, Panicked> {
+pub async fn catch_panic<F: Future>(future: F) -> Result<F::Output, Panicked> {
     let mut future = pin!(future);
     std::future::poll_fn(move |cx| {
         let mut poll = || Pin::new(&mut future).poll(cx);
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn a_panic_is_an_outcome() {
-        assert_eq!(run(survive(async { 1 })), Ok(1));
-        assert_eq!(run(survive(async { [1][std::hint::black_box(1)] })), Err(Panicked));
+        assert_eq!(run(catch_panic(async { 1 })), Ok(1));
+        assert_eq!(run(catch_panic(async { [1][std::hint::black_box(1)] })), Err(Panicked));
     }
 }

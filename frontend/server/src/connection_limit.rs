@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 /// See the module.
-pub struct Gate {
+pub struct ConnectionLimit {
     places: usize,
     taken: Cell<usize>,
     next: Cell<u64>,
@@ -26,8 +26,8 @@ pub struct Gate {
 }
 
 /// A connection's place; free again when dropped.
-pub struct Place {
-    gate: Rc<Gate>,
+pub struct ConnectionPermit {
+    limit: Rc<ConnectionLimit>,
     number: u64,
     /// Where it stands among the idle ones.
     idle: Cell<Option<u64>>,
@@ -37,17 +37,17 @@ pub struct Place {
 
 /// Why a connection has to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Parting {
+pub enum CloseReason {
     /// The server ends.
     Draining,
     /// Its place is wanted.
     GivesWay,
 }
 
-impl Gate {
-    /// A gate with so many places.
-    pub fn new(places: usize) -> Rc<Gate> {
-        Rc::new(Gate {
+impl ConnectionLimit {
+    /// A limit of so many connections.
+    pub fn new(places: usize) -> Rc<ConnectionLimit> {
+        Rc::new(ConnectionLimit {
             places,
             taken: Cell::new(0),
             next: Cell::new(0),
@@ -60,11 +60,11 @@ impl Gate {
     }
 
     /// Waits for a free place. When there is none, the connection that is idle for longest gives way.
-    pub async fn place(self: &Rc<Gate>) -> Place {
-        self.wait_until(|gate| gate.taken.get() < gate.places || gate.free_one()).await;
+    pub async fn place(self: &Rc<ConnectionLimit>) -> ConnectionPermit {
+        self.wait_until(|limit| limit.taken.get() < limit.places || limit.free_one()).await;
         self.taken.set(self.taken.get() + 1);
-        Place {
-            gate: Rc::clone(self),
+        ConnectionPermit {
+            limit: Rc::clone(self),
             number: self.count_up(),
             idle: Cell::new(None),
             gives_way: Cell::new(false),
@@ -73,7 +73,7 @@ impl Gate {
 
     /// Waits until every place is free.
     pub async fn empty(&self) {
-        self.wait_until(|gate| gate.taken.get() == 0).await;
+        self.wait_until(|limit| limit.taken.get() == 0).await;
     }
 
     /// Tells everybody who has a place that it is time to go.
@@ -109,7 +109,7 @@ impl Gate {
         }
     }
 
-    async fn wait_until(&self, done: impl Fn(&Gate) -> bool) {
+    async fn wait_until(&self, done: impl Fn(&ConnectionLimit) -> bool) {
         poll_fn(|cx| {
             if done(self) {
                 return Poll::Ready(());
@@ -121,17 +121,17 @@ impl Gate {
     }
 }
 
-impl Place {
+impl ConnectionPermit {
     /// Whether it is time to go, and why; if not, the task is woken when it is.
-    pub fn parting(&self, cx: &mut Context<'_>) -> Option<Parting> {
-        if self.gate.draining.get() {
-            return Some(Parting::Draining);
+    pub fn close_reason(&self, cx: &mut Context<'_>) -> Option<CloseReason> {
+        if self.limit.draining.get() {
+            return Some(CloseReason::Draining);
         }
-        if self.gives_way.get() || self.gate.leaving.get() == Some(self.number) {
+        if self.gives_way.get() || self.limit.leaving.get() == Some(self.number) {
             self.gives_way.set(true);
-            return Some(Parting::GivesWay);
+            return Some(CloseReason::GivesWay);
         }
-        let mut told = self.gate.told.borrow_mut();
+        let mut told = self.limit.told.borrow_mut();
         match told.get_mut(&self.number) {
             Some(waker) => waker.clone_from(cx.waker()),
             None => {
@@ -144,12 +144,12 @@ impl Place {
     /// The connection waits for its next request.
     pub fn idle(&self) {
         if self.idle.get().is_none() {
-            let order = self.gate.count_up();
+            let order = self.limit.count_up();
             self.idle.set(Some(order));
-            self.gate.idle.borrow_mut().insert(order, self.number);
-            if self.gate.taken.get() >= self.gate.places {
+            self.limit.idle.borrow_mut().insert(order, self.number);
+            if self.limit.taken.get() >= self.limit.places {
                 // Somebody may have found nobody idle.
-                self.gate.wake();
+                self.limit.wake();
             }
         }
     }
@@ -157,23 +157,23 @@ impl Place {
     /// The connection has a request again.
     pub fn busy(&self) {
         if let Some(order) = self.idle.take() {
-            self.gate.idle.borrow_mut().remove(&order);
-            if self.gate.leaving.get() == Some(self.number) {
+            self.limit.idle.borrow_mut().remove(&order);
+            if self.limit.leaving.get() == Some(self.number) {
                 // It goes when this request is answered; until then another one has to.
                 self.gives_way.set(true);
-                self.gate.leaving.set(None);
-                self.gate.wake();
+                self.limit.leaving.set(None);
+                self.limit.wake();
             }
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.busy();
-        self.gate.taken.set(self.gate.taken.get() - 1);
-        self.gate.told.borrow_mut().remove(&self.number);
-        self.gate.wake();
+        self.limit.taken.set(self.limit.taken.get() - 1);
+        self.limit.told.borrow_mut().remove(&self.number);
+        self.limit.wake();
     }
 }
 
@@ -189,42 +189,43 @@ mod tests {
 
     #[test]
     fn places_are_counted() {
-        let gate = Gate::new(1);
-        let Poll::Ready(first) = poll(pin!(gate.place())) else { panic!("no place") };
-        let mut second = pin!(gate.place());
+        let limit = ConnectionLimit::new(1);
+        let Poll::Ready(first) = poll(pin!(limit.place())) else { panic!("no place") };
+        let mut second = pin!(limit.place());
         assert!(poll(second.as_mut()).is_pending());
-        assert!(poll(pin!(gate.empty())).is_pending());
+        assert!(poll(pin!(limit.empty())).is_pending());
         drop(first);
-        assert!(poll(pin!(gate.empty())).is_ready());
+        assert!(poll(pin!(limit.empty())).is_ready());
         assert!(poll(second).is_ready());
     }
 
     #[test]
     fn draining_is_told_once_it_begins() {
-        let gate = Gate::new(1);
-        let Poll::Ready(place) = poll(pin!(gate.place())) else { panic!("no place") };
+        let limit = ConnectionLimit::new(1);
+        let Poll::Ready(place) = poll(pin!(limit.place())) else { panic!("no place") };
         let mut cx = Context::from_waker(Waker::noop());
-        assert_eq!(place.parting(&mut cx), None);
-        gate.drain();
-        assert_eq!(place.parting(&mut cx), Some(Parting::Draining));
+        assert_eq!(place.close_reason(&mut cx), None);
+        limit.drain();
+        assert_eq!(place.close_reason(&mut cx), Some(CloseReason::Draining));
     }
 
-    fn take(gate: &Rc<Gate>) -> Place {
-        let Poll::Ready(place) = poll(pin!(gate.place())) else { panic!("no place") };
+    fn take(limit: &Rc<ConnectionLimit>) -> ConnectionPermit {
+        let Poll::Ready(place) = poll(pin!(limit.place())) else { panic!("no place") };
         place
     }
 
     #[test]
     fn the_longest_idle_gives_way_and_no_other() {
-        let gate = Gate::new(3);
-        let (first, second, third) = (take(&gate), take(&gate), take(&gate));
+        let limit = ConnectionLimit::new(3);
+        let (first, second, third) = (take(&limit), take(&limit), take(&limit));
         let mut cx = Context::from_waker(Waker::noop());
-        let mut told =
-            || [&first, &second, &third].map(|place| place.parting(&mut cx) == Some(Parting::GivesWay));
+        let mut told = || {
+            [&first, &second, &third].map(|place| place.close_reason(&mut cx) == Some(CloseReason::GivesWay))
+        };
         second.idle();
         first.idle();
         assert_eq!(told(), [false; 3], "while nobody wants its place, nobody has to go");
-        let mut newcomer = pin!(gate.place());
+        let mut newcomer = pin!(limit.place());
         assert!(poll(newcomer.as_mut()).is_pending() && poll(newcomer.as_mut()).is_pending());
         assert_eq!(told(), [false, true, false]);
         // A request came at the same moment: it is answered, and the next one goes instead.
@@ -234,21 +235,21 @@ mod tests {
         drop(first);
         assert!(poll(newcomer).is_ready());
         drop((second, third));
-        assert!(gate.idle.borrow().is_empty() && gate.leaving.get().is_none());
+        assert!(limit.idle.borrow().is_empty() && limit.leaving.get().is_none());
     }
 
     #[test]
     fn who_becomes_idle_while_somebody_waits_gives_way() {
-        let gate = Gate::new(1);
-        let place = take(&gate);
+        let limit = ConnectionLimit::new(1);
+        let place = take(&limit);
         let mut cx = Context::from_waker(Waker::noop());
-        let mut newcomer = pin!(gate.place());
+        let mut newcomer = pin!(limit.place());
         assert!(poll(newcomer.as_mut()).is_pending());
-        assert_eq!(place.parting(&mut cx), None);
+        assert_eq!(place.close_reason(&mut cx), None);
         place.idle();
-        assert!(gate.waiting.borrow().is_empty(), "who waits was woken");
+        assert!(limit.waiting.borrow().is_empty(), "who waits was woken");
         assert!(poll(newcomer.as_mut()).is_pending());
-        assert_eq!(place.parting(&mut cx), Some(Parting::GivesWay));
+        assert_eq!(place.close_reason(&mut cx), Some(CloseReason::GivesWay));
         drop(place);
         assert!(poll(newcomer).is_ready());
     }

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Each connection of a crowd is looked at once in so long.
+/// Each connection of a slow_peers is looked at once in so long.
 const ROUND: Duration = Duration::from_secs(1);
 /// A round is made in so many steps.
 const STEPS: usize = 20;
@@ -14,9 +14,9 @@ const STEPS: usize = 20;
 const BURST: usize = 50;
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 
-/// What all members of a crowd do.
+/// What all members of a slow_peers do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Crowd {
+pub enum SlowPeer {
     /// Says nothing.
     Silent,
     /// A head, a byte a round.
@@ -52,15 +52,15 @@ pub struct Siege {
     pub cut_off: AtomicUsize,
 }
 
-impl Crowd {
+impl SlowPeer {
     /// For people.
     pub fn name(self) -> &'static str {
         match self {
-            Crowd::Silent => "silent connections",
-            Crowd::Head => "slow heads",
-            Crowd::Body => "slow bodies",
-            Crowd::Unread => "answers that nobody takes",
-            Crowd::Idle => "idle connections, twice as many as places",
+            SlowPeer::Silent => "silent connections",
+            SlowPeer::Head => "slow heads",
+            SlowPeer::Body => "slow bodies",
+            SlowPeer::Unread => "answers that nobody takes",
+            SlowPeer::Idle => "idle connections, twice as many as places",
         }
     }
 
@@ -68,23 +68,23 @@ impl Crowd {
     pub fn habit(self, key: &str) -> Habit {
         let whole = "GET /livez HTTP/1.1\r\nHost: t\r\n\r\n";
         let opening = match self {
-            Crowd::Silent => String::new(),
-            Crowd::Head => "GET /livez HTTP/1.1\r\nHost: t\r\nX-Slow: ".into(),
-            Crowd::Body => format!(
+            SlowPeer::Silent => String::new(),
+            SlowPeer::Head => "GET /livez HTTP/1.1\r\nHost: t\r\nX-Slow: ".into(),
+            SlowPeer::Body => format!(
                 "POST /v1/verify HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer {key}\r\nContent-Length: 10000\r\n\r\n"
             ),
-            Crowd::Unread | Crowd::Idle => whole.into(),
+            SlowPeer::Unread | SlowPeer::Idle => whole.into(),
         };
         let more = match self {
-            Crowd::Silent | Crowd::Idle => String::new(),
-            Crowd::Head | Crowd::Body => "x".into(),
-            Crowd::Unread => whole.repeat(BURST),
+            SlowPeer::Silent | SlowPeer::Idle => String::new(),
+            SlowPeer::Head | SlowPeer::Body => "x".into(),
+            SlowPeer::Unread => whole.repeat(BURST),
         };
         Habit {
             opening: opening.into_bytes(),
             more: more.into_bytes(),
-            reads: self != Crowd::Unread,
-            is_silent: self == Crowd::Silent,
+            reads: self != SlowPeer::Unread,
+            is_silent: self == SlowPeer::Silent,
         }
     }
 }

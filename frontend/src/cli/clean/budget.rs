@@ -78,7 +78,7 @@ impl Asked {
 }
 
 /// See the module.
-pub(super) struct Flight {
+pub(super) struct RowBudget {
     slots: Vec<Asked>,
     free: Vec<u32>,
     busy: Vec<bool>,
@@ -88,10 +88,10 @@ pub(super) struct Flight {
     pub unsent: VecDeque<u64>,
 }
 
-impl Flight {
+impl RowBudget {
     /// With room for so many.
-    pub fn new(room: usize) -> Flight {
-        Flight {
+    pub fn new(room: usize) -> RowBudget {
+        RowBudget {
             slots: Vec::new(),
             free: Vec::new(),
             busy: Vec::new(),
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn slots_are_used_again() {
-        let mut flight = Flight::new(2);
+        let mut budget = RowBudget::new(2);
         let fill = |row| {
             move |asked: &mut Asked| {
                 asked.row = row;
@@ -178,27 +178,27 @@ mod tests {
                 Ok(())
             }
         };
-        let tickets: Vec<u64> = (0..2).map(|row| flight.take(fill(row)).unwrap()).collect();
-        assert!(!flight.has_room() && flight.len() == 2 && flight.bytes == 200);
-        flight.release(tickets[0]);
-        flight.release(tickets[0]);
-        assert!(flight.has_room() && flight.len() == 1 && flight.row(tickets[0]).is_none());
-        assert_eq!(flight.take(fill(9)).unwrap(), tickets[0]);
-        assert_eq!(flight.row(tickets[0]).unwrap().row, 9);
-        assert!(flight.row(77).is_none());
+        let tickets: Vec<u64> = (0..2).map(|row| budget.take(fill(row)).unwrap()).collect();
+        assert!(!budget.has_room() && budget.len() == 2 && budget.bytes == 200);
+        budget.release(tickets[0]);
+        budget.release(tickets[0]);
+        assert!(budget.has_room() && budget.len() == 1 && budget.row(tickets[0]).is_none());
+        assert_eq!(budget.take(fill(9)).unwrap(), tickets[0]);
+        assert_eq!(budget.row(tickets[0]).unwrap().row, 9);
+        assert!(budget.row(77).is_none());
     }
 
     #[test]
     fn long_rows_fill_it_earlier() {
-        let mut flight = Flight::new(1000);
-        while flight.has_room() {
-            flight
+        let mut budget = RowBudget::new(1000);
+        while budget.has_room() {
+            budget
                 .take(|asked| {
                     asked.bytes.resize(1 << 20, b'x');
                     Ok(())
                 })
                 .unwrap();
         }
-        assert_eq!(flight.len(), 64);
+        assert_eq!(budget.len(), 64);
     }
 }
