@@ -7,7 +7,7 @@ use engine_proto::address::Address;
 use engine_proto::lists::SpamTraps;
 use engine_proto::pace::Profile;
 use engine_proto::refusals::KeptRefusals;
-pub use source::{Proxy, SourceConfig, Way};
+pub use source::{Proxy, SourceConfig, SourceWay};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
@@ -27,7 +27,7 @@ pub struct EngineConfig {
     pub mail_from: Option<String>,
     /// From where mail servers are asked; each site from one of them. Empty: from the address that the kernel chooses.
     pub sources: Vec<SourceConfig>,
-    /// Threads that ask. 0: one a core.
+    /// Threads that ask. 0: one per core.
     pub shards: usize,
     /// Which runtime drives the shards.
     pub runtime: RuntimeChoice,

@@ -7,7 +7,7 @@
 pub(crate) mod connect;
 pub(crate) mod rest;
 
-use crate::config::{EngineConfig, Proxy, SourceConfig, Way as Configured};
+use crate::config::{EngineConfig, Proxy, SourceConfig, SourceWay as Configured};
 use crate::ehlo;
 use crate::host;
 use crate::resolver::Resolver;

@@ -1,7 +1,7 @@
 //! What the host says about itself: its resolvers, its name, whether it has IPv6.
 
 use crate::StartError;
-use crate::config::{EngineConfig, Way};
+use crate::config::{EngineConfig, SourceWay};
 use crate::ehlo;
 use crate::resolver::Resolver;
 use crate::runtime::Runtime;
@@ -89,7 +89,7 @@ fn name_of(name: &str, hosts: &str) -> Option<String> {
 fn without_name(config: &mut EngineConfig) -> String {
     let own = ehlo::literal(ehlo::own_address());
     for source in config.sources.iter_mut().filter(|source| source.ehlo.is_none()) {
-        if let Way::Address(address) = source.way {
+        if let SourceWay::Address(address) = source.way {
             source.ehlo = Some(ehlo::literal(address));
         }
     }

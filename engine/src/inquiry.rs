@@ -38,7 +38,7 @@ pub struct Pending<T>(Arc<Inbox<Result<T, Outage>>>);
 pub struct Asker<T> {
     way_back: Arc<Inbox<Result<T, Outage>>>,
     answered: bool,
-    _place: Option<Place>,
+    _place: Option<InquiryPlace>,
 }
 
 /// The two ends of a way back.
@@ -47,11 +47,11 @@ pub fn pending<T>() -> (Asker<T>, Pending<T>) {
 }
 
 /// The same with a place among those under way, which is given back with the answer.
-pub(crate) fn pending_in<T>(place: Place) -> (Asker<T>, Pending<T>) {
+pub(crate) fn pending_in<T>(place: InquiryPlace) -> (Asker<T>, Pending<T>) {
     ends(Some(place))
 }
 
-fn ends<T>(place: Option<Place>) -> (Asker<T>, Pending<T>) {
+fn ends<T>(place: Option<InquiryPlace>) -> (Asker<T>, Pending<T>) {
     let way_back = Arc::new(Inbox::new(1));
     let pending = Pending(Arc::clone(&way_back));
     (Asker { way_back, answered: false, _place: place }, pending)
@@ -94,19 +94,19 @@ impl<T> Drop for Asker<T> {
 }
 
 /// A place among the inquiries under way: it reserves room in the inbox of the shard.
-pub(crate) struct Place(Arc<AtomicUsize>);
+pub(crate) struct InquiryPlace(Arc<AtomicUsize>);
 
-impl Place {
-    pub(crate) fn take(under_way: &Arc<AtomicUsize>) -> Result<Place, Refusal> {
+impl InquiryPlace {
+    pub(crate) fn take(under_way: &Arc<AtomicUsize>) -> Result<InquiryPlace, Refusal> {
         if under_way.fetch_add(1, Ordering::Relaxed) >= INQUIRIES_MAX {
             under_way.fetch_sub(1, Ordering::Relaxed);
             return Err(Refusal::Full);
         }
-        Ok(Place(Arc::clone(under_way)))
+        Ok(InquiryPlace(Arc::clone(under_way)))
     }
 }
 
-impl Drop for Place {
+impl Drop for InquiryPlace {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -131,9 +131,10 @@ mod tests {
     #[test]
     fn places_are_bounded_and_come_back() {
         let under_way = Arc::new(AtomicUsize::new(0));
-        let places: Vec<Place> = (0..INQUIRIES_MAX).filter_map(|_| Place::take(&under_way).ok()).collect();
+        let places: Vec<InquiryPlace> =
+            (0..INQUIRIES_MAX).filter_map(|_| InquiryPlace::take(&under_way).ok()).collect();
         assert_eq!(places.len(), INQUIRIES_MAX);
-        assert!(Place::take(&under_way).is_err());
+        assert!(InquiryPlace::take(&under_way).is_err());
         let asker = pending_in::<u8>(places.into_iter().next().expect("a place")).0;
         asker.answer(Ok(1));
         assert_eq!(under_way.load(Ordering::Relaxed), 0);

@@ -43,7 +43,7 @@ use engine_proto::verdict::Reason;
 pub use host::system_resolvers;
 use inbox::Inbox;
 pub use inquiry::{Asker, MailHosts, Pending, pending};
-use inquiry::{Inquiry, Place};
+use inquiry::{Inquiry, InquiryPlace};
 use runtime::{Chosen, Flavor};
 use shard::{ShardFace, ShardMain, Shared};
 use std::cell::Cell;
@@ -483,7 +483,7 @@ impl Client {
         if self.shared.stopping.load(Ordering::Relaxed) {
             return Err(Refusal::Stopping);
         }
-        let (asker, pending) = inquiry::pending_in(Place::take(&self.shared.inquiries)?);
+        let (asker, pending) = inquiry::pending_in(InquiryPlace::take(&self.shared.inquiries)?);
         let home = self.shared.shard_of(domain.as_str());
         // The place reserves the room; without it the inquiry is dropped and answers for itself.
         drop(home.inbox.push(Message::Inquire(inquiry(asker))));

@@ -89,7 +89,7 @@ async fn open<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize)
     shard.shared.reached(source);
     match session.next().await {
         Event::Ready => {
-            route.begins();
+            route.on_session_opened();
             if let Some(refusals) = &group.refusals
                 && session.dialog.is_cisco()
             {
@@ -163,19 +163,19 @@ async fn transact<R: Runtime>(
         if is_shut && !accepts {
             return SessionEnd::Quit(NextSession::Again);
         }
-        let room = if is_due || is_shut { Room::Proof } else { room(context, session, state) };
+        let room = if is_due || is_shut { SessionRoom::Proof } else { room(context, session, state) };
         let after = match room {
-            Room::Proof => prove(context, session, state).await,
-            Room::Spent | Room::OverBudget if holds => prove(context, session, state).await,
-            Room::Spent => return SessionEnd::Quit(NextSession::Again),
-            Room::OverBudget => {
+            SessionRoom::Proof => prove(context, session, state).await,
+            SessionRoom::Spent | SessionRoom::OverBudget if holds => prove(context, session, state).await,
+            SessionRoom::Spent => return SessionEnd::Quit(NextSession::Again),
+            SessionRoom::OverBudget => {
                 if !shard.is_over_budget(group, R::now()) {
                     // Answers that others wait for may make room.
                     queue(&group.site.waiting, group);
                 }
                 return SessionEnd::Quit(NextSession::End);
             }
-            Room::Recipients(most) => match proving::open_with_known(context, session, state).await {
+            SessionRoom::Recipients(most) => match proving::open_with_known(context, session, state).await {
                 Some(after) => after,
                 None => match next(context, session, state, most, holds).await {
                     Ok(after) => after,
@@ -185,7 +185,7 @@ async fn transact<R: Runtime>(
         };
         match context.route().blanket() {
             Some(blanket) => shut_out(shard, group, context.index, blanket),
-            None => context.route().shut_domains(R::now(), R::now() + DOWN),
+            None => context.route().set_domains_shut(R::now(), R::now() + DOWN),
         }
         match after {
             NextStep::Open => {}
@@ -247,7 +247,7 @@ async fn prove<R: Runtime>(
 }
 
 /// What the next transaction of a session may be.
-enum Room {
+enum SessionRoom {
     /// One for up to so many recipients.
     Recipients(usize),
     /// One for what proves the answers that are held: behind another one there would be no room for that.
@@ -258,7 +258,11 @@ enum Room {
     OverBudget,
 }
 
-fn room<R: Runtime>(context: &ProbeContext<'_, R>, session: &Session<R>, state: &SessionState) -> Room {
+fn room<R: Runtime>(
+    context: &ProbeContext<'_, R>,
+    session: &Session<R>,
+    state: &SessionState,
+) -> SessionRoom {
     let group = context.group;
     let (extensions, pace) = (session.dialog.extensions(), group.site.pace.borrow());
     let transactions = |most: u32| most.saturating_sub(state.tally.transactions);
@@ -274,12 +278,12 @@ fn room<R: Runtime>(context: &ProbeContext<'_, R>, session: &Session<R>, state: 
     }
     recipients = recipients.min(extensions.recipients_max.map_or(usize::MAX, |most| most as usize));
     if recipients == 0 || transactions == 0 {
-        return Room::Spent;
+        return SessionRoom::Spent;
     }
     let evidence = state.held.evidence.borrow();
     let wanted = evidence.controls_wanted();
     if !evidence.is_empty() && transactions == 1 {
-        return Room::Proof;
+        return SessionRoom::Proof;
     }
     if pace.bounds_errors() {
         // Behind the last refusal that a session bears nothing can be proven any more.
@@ -300,22 +304,22 @@ fn room<R: Runtime>(context: &ProbeContext<'_, R>, session: &Session<R>, state: 
         match recipients.checked_sub(kept) {
             Some(left) if left > 0 => recipients = left,
             _ if is_first => recipients = 1,
-            _ if evidence.is_empty() => return Room::Spent,
-            _ => return Room::Proof,
+            _ if evidence.is_empty() => return SessionRoom::Spent,
+            _ => return SessionRoom::Proof,
         }
     }
     match group.refusal_room(context.shard.refusal_step()) {
-        0 => Room::OverBudget,
+        0 => SessionRoom::OverBudget,
         // Control recipients are refused, too.
-        budget if budget <= wanted => Room::Proof,
-        budget => Room::Recipients(recipients.min(budget - wanted)),
+        budget if budget <= wanted => SessionRoom::Proof,
+        budget => SessionRoom::Recipients(recipients.min(budget - wanted)),
     }
 }
 
 /// A host says the same to everyone: nobody else is asked about here for a while, and where we are blocked, the source
 /// rests.
 fn shut_out<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize, blanket: BlanketRefusal) {
-    group.routes[index].take_down(R::now() + DOWN, blanket.rule);
+    group.routes[index].set_down(R::now() + DOWN, blanket.rule);
     if blanket.block {
         rest::blocked(shard, group, blanket.rule);
     }
@@ -354,7 +358,7 @@ fn refuse_utf8(works: Vec<Work>, smtputf8: bool) -> Vec<Work> {
 /// Puts back those whose domain is left alone at this host by now.
 fn pass_over<R: Runtime>(context: &ProbeContext<'_, R>, works: Vec<Work>) -> Vec<Work> {
     let now = R::now();
-    let is_shut = |work: &Work| context.route().is_shut_for(work.address.domain(), now).is_some();
+    let is_shut = |work: &Work| context.route().shut_rule(work.address.domain(), now).is_some();
     let (shut, open): (Vec<_>, Vec<_>) = works.into_iter().partition(is_shut);
     for mut work in shut {
         context.group.pass_over_shut(&mut work, now);
@@ -385,14 +389,14 @@ async fn idle<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>) -> bool {
             if group.waiting() > 0 {
                 return Poll::Ready(());
             }
-            group.idle(context.waker());
+            group.add_idle(context.waker());
             waker = Some(context.waker().clone());
             Poll::Pending
         });
         come = R::before(R::now() + IDLE_TICK, work).await.is_some();
     }
     if let Some(waker) = waker {
-        group.not_idle(&waker);
+        group.remove_idle(&waker);
     }
     come
 }
@@ -416,13 +420,13 @@ async fn ask<R: Runtime>(
     session.dialog.transact(now, recipients.chain(controls.recipients()), smtputf8);
     let (count, asked) = (works.len(), works.len() + controls.recipients().count());
     let in_flight = Rc::new(InFlight::new(works));
-    context.group.depart(&in_flight);
+    context.group.on_asked(&in_flight);
     let held = Rc::clone(&state.held);
-    transaction::hear(context, session, asked, state, Asked { in_flight, held, count, controls }).await
+    transaction::hear(context, session, asked, state, AskedWorks { in_flight, held, count, controls }).await
 }
 
 /// The recipients that are asked about.
-struct Asked {
+struct AskedWorks {
     in_flight: Rc<InFlight>,
     /// Where answers wait until it is known what they are worth.
     held: Rc<HeldAnswers>,
@@ -432,7 +436,7 @@ struct Asked {
     controls: Questions,
 }
 
-impl<R: Runtime> Recipients<R> for Asked {
+impl<R: Runtime> Recipients<R> for AskedWorks {
     fn record(&mut self, _context: &ProbeContext<'_, R>, lines: &mut Vec<String>) {
         self.in_flight.each(|work| {
             if let Some(trace) = &mut work.trace {

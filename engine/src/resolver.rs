@@ -31,7 +31,7 @@ use engine_proto::limits::{DNS_CACHE_BYTES_MAX, DNS_UPSTREAMS_MAX, SHARD_CACHE_B
 use engine_proto::outage::Resolvers;
 use ports::{Outbox, Ports, Sent};
 use rand::rngs::StdRng;
-use room::{Late, Room};
+use room::{Late, QuestionRoom};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -67,7 +67,7 @@ struct Inner<R: Runtime> {
     outbox: RefCell<Outbox<R>>,
     ports: Ports<R>,
     /// Of each resolver.
-    rooms: Vec<Room<R>>,
+    rooms: Vec<QuestionRoom<R>>,
     late: RefCell<VecDeque<Late<R>>>,
     doubts: Doubts<R>,
     random: RefCell<StdRng>,
@@ -126,7 +126,7 @@ impl<R: Runtime> Resolver<R> {
                 outages: Cell::new(health.ended()),
                 health,
                 ports: Ports::new(&upstreams),
-                rooms: upstreams.iter().map(|_| Room::default()).collect(),
+                rooms: upstreams.iter().map(|_| QuestionRoom::default()).collect(),
                 upstreams,
                 cache: RefCell::new(Cache::new(cache_bytes, Hashing::default())),
                 own_name: Question { name: own_name, kind: RecordKind::A },

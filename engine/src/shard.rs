@@ -672,7 +672,7 @@ impl<R: Runtime> Seat<R> {
     fn take(shard: &Rc<Shard<R>>, group: &Rc<Group>) -> Seat<R> {
         shard.open.set(shard.open.get() + 1);
         group.site.open.set(group.site.open.get() + 1);
-        group.opened(R::now());
+        group.on_session_opened(R::now());
         Seat { shard: Rc::clone(shard), group: Rc::clone(group) }
     }
 }
@@ -682,7 +682,7 @@ impl<R: Runtime> Drop for Seat<R> {
         let (shard, group) = (&self.shard, &self.group);
         shard.open.set(shard.open.get() - 1);
         group.site.open.set(group.site.open.get() - 1);
-        group.closed(R::now());
+        group.on_session_closed(R::now());
         #[cfg(feature = "sim")]
         if crate::sim::sometimes(crate::sim::Fault::LeakTask) {
             R::spawn(std::future::pending());

@@ -186,7 +186,7 @@ pub const FAULTS_OF_EVIDENCE: [(Fault, &str); 7] = [
     (Fault::IgnoreBudget, "ignore-budget"),
     (Fault::ForgetReserved, "forget-reserved"),
     (Fault::BelieveControl, "believe-control"),
-    (Fault::SpareEarly, "answer_if_known_catch_all-early"),
+    (Fault::SpareEarly, "spare-early"),
     (Fault::IgnoreBusy, "ignore-busy"),
 ];
 

@@ -81,7 +81,7 @@ pub(crate) struct Group {
     busy: Cell<u32>,
     /// Answers that sessions have proven since the host last changed its behaviour.
     proven: Cell<u32>,
-    state: RefCell<State>,
+    state: RefCell<GroupState>,
 }
 
 /// Sites that answer 451 4.3.0 to recipients of a second domain in one transaction ("Multiple destination domains per
@@ -126,7 +126,7 @@ impl Drop for Busy<'_> {
 /// A rest that somebody waits for, and that patient work prefers to a backup.
 const REST_SHORT: Duration = Duration::from_secs(5);
 
-struct State {
+struct GroupState {
     queue: Queue,
     /// Who is being asked about.
     in_flight: Vec<Weak<InFlight>>,
@@ -141,7 +141,7 @@ struct State {
     used: Instant,
 }
 
-impl State {
+impl GroupState {
     fn wake_one(&mut self) {
         if let Some(waker) = self.idle.pop() {
             waker.wake();
@@ -262,7 +262,7 @@ impl Group {
             one_domain: ONE_DOMAIN_SITES.contains(&&*plan.site),
             busy: Cell::new(0),
             proven: Cell::new(0),
-            state: RefCell::new(State {
+            state: RefCell::new(GroupState {
                 queue: Queue::new(ONE_DOMAIN_SITES.contains(&&*plan.site)),
                 in_flight: Vec::new(),
                 held: Vec::new(),
@@ -314,7 +314,7 @@ impl Group {
         let down = |route: &&Route| route.down.get().is_some_and(|(_, why)| why == rule);
         for route in self.routes.iter().filter(down) {
             route.down.set(None);
-            route.works();
+            route.on_answer();
         }
     }
 
@@ -330,7 +330,7 @@ impl Group {
     pub(crate) fn has_ipv4_beside(&self, index: usize, now: Instant) -> bool {
         let asked = &self.routes[index];
         let beside = |route: &Route| {
-            route.host == asked.host && route.address.is_ipv4() && route.is_down(now).is_none()
+            route.host == asked.host && route.address.is_ipv4() && route.down_rule(now).is_none()
         };
         asked.address.is_ipv6() && self.routes.iter().any(beside)
     }
@@ -338,7 +338,7 @@ impl Group {
     /// Does not try the routes that are left alone for the domain of a work.
     pub(crate) fn pass_over_shut(&self, work: &mut Work, now: Instant) {
         for (index, route) in self.routes.iter().enumerate() {
-            if let Some(rule) = route.is_shut_for(work.address.domain(), now) {
+            if let Some(rule) = route.shut_rule(work.address.domain(), now) {
                 work.tried |= 1 << index;
                 work.leave(rule, Some(DOWN));
             }
@@ -368,7 +368,7 @@ impl Group {
 
     /// Whether all routes are out of use.
     pub(crate) fn is_down(&self, now: Instant) -> bool {
-        self.routes.iter().all(|route| route.is_down(now).is_some())
+        self.routes.iter().all(|route| route.down_rule(now).is_some())
     }
 
     /// Routes that patient work waits for rather than to try `route`: hosts that are preferred to it, and rest for a
@@ -376,8 +376,8 @@ impl Group {
     fn awaited(&self, route: usize, now: Instant) -> u64 {
         let preference = self.routes[route].preference;
         self.routes_where(|other| {
-            let soon = other.rests(now).is_some_and(|until| until <= now + REST_SHORT);
-            other.preference < preference && soon && other.is_down(now).is_none()
+            let soon = other.resting_until(now).is_some_and(|until| until <= now + REST_SHORT);
+            other.preference < preference && soon && other.down_rule(now).is_none()
         })
     }
 
@@ -389,7 +389,7 @@ impl Group {
     }
 
     /// These are being asked about.
-    pub(crate) fn depart(&self, in_flight: &Rc<InFlight>) {
+    pub(crate) fn on_asked(&self, in_flight: &Rc<InFlight>) {
         let all = &mut self.state.borrow_mut().in_flight;
         all.retain(|other| other.strong_count() > 0);
         all.push(Rc::downgrade(in_flight));
@@ -435,11 +435,11 @@ impl Group {
 
     /// Takes the works that no route is left for, each with the reason why.
     pub(crate) fn take_unroutable(&self, now: Instant) -> Vec<Work> {
-        let up = self.routes_where(|route| route.is_down(now).is_none());
+        let up = self.routes_where(|route| route.down_rule(now).is_none());
         let mut taken = self.state.borrow_mut().queue.take_unroutable(|tried| up & !tried != 0);
         for work in &mut taken {
             let untried = self.routes.iter().enumerate().filter(|(index, _)| work.tried & (1 << index) == 0);
-            if let Some(rule) = untried.filter_map(|(_, route)| route.is_down(now)).next_back() {
+            if let Some(rule) = untried.filter_map(|(_, route)| route.down_rule(now)).next_back() {
                 work.leave(rule, Some(DOWN));
             }
         }
@@ -452,10 +452,10 @@ impl Group {
         let mut rest: Option<Instant> = None;
         for (index, route) in self.routes.iter().enumerate() {
             let awaited = self.awaited(index, now);
-            if route.is_down(now).is_some() || !state.queue.has_for(index, awaited) {
+            if route.down_rule(now).is_some() || !state.queue.has_for(index, awaited) {
                 continue;
             }
-            match route.rests(now) {
+            match route.resting_until(now) {
                 None => return Next::Route(index),
                 Some(until) => rest = Some(rest.map_or(until, |rest| rest.min(until))),
             }
@@ -467,8 +467,8 @@ impl Group {
     pub(crate) fn first_open(&self, now: Instant) -> Option<&Route> {
         self.routes
             .iter()
-            .find(|route| route.is_down(now).is_none())
-            .filter(|route| route.rests(now).is_none())
+            .find(|route| route.down_rule(now).is_none())
+            .filter(|route| route.resting_until(now).is_none())
     }
 
     /// How many works wait.
@@ -550,7 +550,7 @@ impl Group {
         Busy(self)
     }
 
-    pub(crate) fn opened(&self, now: Instant) {
+    pub(crate) fn on_session_opened(&self, now: Instant) {
         let mut state = self.state.borrow_mut();
         if state.open == 0 {
             state.open_since = now;
@@ -558,7 +558,7 @@ impl Group {
         state.open += 1;
     }
 
-    pub(crate) fn closed(&self, now: Instant) {
+    pub(crate) fn on_session_closed(&self, now: Instant) {
         let mut state = self.state.borrow_mut();
         state.open -= 1;
         state.used = now;
@@ -574,7 +574,7 @@ impl Group {
     }
 
     /// A session waits for work.
-    pub(crate) fn idle(&self, waker: &Waker) {
+    pub(crate) fn add_idle(&self, waker: &Waker) {
         let idle = &mut self.state.borrow_mut().idle;
         if !idle.iter().any(|other| other.will_wake(waker)) {
             idle.push(waker.clone());
@@ -582,7 +582,7 @@ impl Group {
     }
 
     /// A session waits for work no longer.
-    pub(crate) fn not_idle(&self, waker: &Waker) {
+    pub(crate) fn remove_idle(&self, waker: &Waker) {
         self.state.borrow_mut().idle.retain(|other| !other.will_wake(waker));
     }
 

@@ -35,7 +35,7 @@ fn those_who_are_left_without_a_route_may_come_again() {
     tried.tried = 0b011;
     tried.leave("said", None);
     group.enqueue(tried);
-    group.routes[2].take_down(now + DOWN, "test");
+    group.routes[2].set_down(now + DOWN, "test");
     let stranded = group.take_unroutable(now);
     assert_eq!(stranded.len(), 1, "two routes are left for the other one");
     stranded.into_iter().for_each(Work::give_up);
@@ -89,14 +89,14 @@ fn only_sessions_that_are_idle_are_woken() {
     let wakers = counters.clone().map(Waker::from);
     let woken = || counters.each_ref().map(|counter| counter.0.load(Ordering::Relaxed));
     for waker in [&wakers[0], &wakers[1], &wakers[1]] {
-        group.idle(waker);
+        group.add_idle(waker);
     }
-    group.not_idle(&wakers[1]);
+    group.remove_idle(&wakers[1]);
     group.put_back(work(&client, "a@a.example", Priority::List));
     assert_eq!(woken(), [1, 0]);
     group.enqueue(work(&client, "b@a.example", Priority::List));
     assert_eq!(woken(), [1, 0]);
-    group.idle(&wakers[0]);
+    group.add_idle(&wakers[0]);
     group.put_back(work(&client, "c@a.example", Priority::List));
     assert_eq!(woken(), [2, 0]);
 }
@@ -106,7 +106,7 @@ fn patient_work_waits_for_a_short_rest_and_nobody_for_a_long_one() {
     let (client, now) = (mailbox(), Instant::now());
     let group = group("example", now);
     group.enqueue(work(&client, "a@a.example", Priority::Batch));
-    let rest = |time: Duration| group.routes[..2].iter().for_each(|route| route.rest(now + time));
+    let rest = |time: Duration| group.routes[..2].iter().for_each(|route| route.set_resting(now + time));
     rest(REST_SHORT);
     assert_eq!(group.next(now), Next::Rest(now + REST_SHORT));
     group.enqueue(work(&client, "b@a.example", Priority::Single));
@@ -157,10 +157,10 @@ fn somebody_waits_for_a_site_that_answers_at_times_and_not_for_one_that_only_pus
     }
     push(at);
     assert!(group.is_hopeless(at), "half a second and one and two and four, and eight to come");
-    group.opened(now);
-    group.opened(now);
+    group.on_session_opened(now);
+    group.on_session_opened(now);
     assert!(!group.is_hopeless(at), "another session goes on");
-    group.closed(at);
+    group.on_session_closed(at);
     group.site.pace.borrow_mut().on_answer();
     assert!(!group.is_hopeless(at));
 }
@@ -187,6 +187,6 @@ fn an_ipv4_address_of_the_same_host_is_tried_where_ipv6_is_refused() {
     let group = Group::new(&plan, Rc::new(Site::new(pace)), None, 0, now);
     assert_eq!([0, 1, 2].map(|index| group.has_ipv4_beside(index, now)), [true, false, false]);
     assert_eq!([0, 1, 2].map(|index| group.same_host_and_family(index)), [0b001, 0b010, 0b100]);
-    group.routes[1].take_down(now + DOWN, "test");
+    group.routes[1].set_down(now + DOWN, "test");
     assert!(!group.has_ipv4_beside(0, now), "it is down");
 }

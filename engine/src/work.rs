@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 use std::time::{Duration, Instant};
 
 /// An address on its way to a verdict: a handle of one word, since it moves often.
-pub(crate) struct Work(Box<State>);
+pub(crate) struct Work(Box<WorkState>);
 
 /// What is known of an address so far.
-pub(crate) struct State {
+pub(crate) struct WorkState {
     pub(crate) ticket: u64,
     pub(crate) client: Arc<Mailbox>,
     pub(crate) address: Address,
@@ -172,7 +172,7 @@ impl Plan {
 impl Work {
     pub(crate) fn new(request: Request, client: Arc<Mailbox>, deadline: Instant) -> Work {
         let recalls = client.recalls.load(Ordering::SeqCst);
-        Work(Box::new(State {
+        Work(Box::new(WorkState {
             ticket: request.ticket,
             client,
             recalls,
@@ -226,7 +226,7 @@ impl Work {
         self.again = None;
     }
 
-    /// As [`State::leave`], for a failure that may well have passed `again` later.
+    /// As [`WorkState::leave`], for a failure that may well have passed `again` later.
     pub(crate) fn leave_for_now(&mut self, rule: &'static str, retry_after: Duration, again: Duration) {
         self.leave(rule, Some(retry_after));
         self.again = Some(again);
@@ -295,15 +295,15 @@ pub(crate) fn unverifiable(rule: &'static str, retry_after: Option<Duration>) ->
 }
 
 impl Deref for Work {
-    type Target = State;
+    type Target = WorkState;
 
-    fn deref(&self) -> &State {
+    fn deref(&self) -> &WorkState {
         &self.0
     }
 }
 
 impl DerefMut for Work {
-    fn deref_mut(&mut self) -> &mut State {
+    fn deref_mut(&mut self) -> &mut WorkState {
         &mut self.0
     }
 }

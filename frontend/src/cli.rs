@@ -1,7 +1,7 @@
-//! The command line, one subcommand a file.
+//! The command line, one subcommand per file.
 //!
-//! Scripts rely on it: results go to standard output and everything else to standard error, an error is one line
-//! `mailprobe: what is wrong; what to do`, and the exit code is 0 when done, 1 when failed, 2 on bad usage.
+//! Scripts rely on these rules: results go to standard output and everything else to standard error. An error is one line
+//! `mailprobe: what is wrong; what to do`. The exit code is 0 for success, 1 for a failure, 2 for wrong usage.
 
 mod accept_keys;
 pub mod account;
@@ -35,10 +35,10 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// How an engine is started. The trait is a seam: tests run the whole command line with an engine that asks nobody.
+/// Starts an engine. Tests run the whole command line with an engine that contacts no server.
 pub type StartEngine = fn(EngineConfig) -> Result<Box<dyn Backend>, StartError>;
 
-/// The engine that asks.
+/// Starts the engine that contacts DNS and mail servers.
 ///
 /// # Errors
 /// As [`engine::Engine::start`].
@@ -46,7 +46,7 @@ pub fn start_engine(config: EngineConfig) -> Result<Box<dyn Backend>, StartError
     engine::Engine::start(config).map(|engine| Box::new(engine) as Box<dyn Backend>)
 }
 
-/// Strict and fast mail address verification: can mail be sent to an address without bouncing?
+/// Verify mail addresses: can an address receive mail without a bounce?
 #[derive(Parser)]
 #[command(name = "mailprobe", version, propagate_version = true, arg_required_else_help = false)]
 struct Cli {
@@ -57,31 +57,37 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Serve the HTTP API.
-    Serve(serve::Args),
-    /// Check addresses and print a line for each.
-    Check(check::Args),
-    /// Clean a list: keep its columns and append deliverable and reason.
-    Clean(clean::Args),
-    /// Say what replies of mail servers mean: JSON lines {mx, stage, reply} in, {class, scope, reason, rule} out.
+    Serve(serve::ServeArgs),
+    /// Check addresses and print one line for each.
+    Check(check::CheckArgs),
+    /// Check a list: keep its columns and append `deliverable` and `reason` to each row.
+    Clean(clean::CleanCommand),
+    /// Classify replies of mail servers: read JSON lines {mx, stage, reply}, write {class, scope, reason, rule}.
     Classify,
+    /// Manage accounts: on a running server, or in the data folder of a stopped server.
     Account(Administered<account::AccountArgs>),
+    /// Manage API keys: on a running server, or in the data folder of a stopped server.
     Key(Administered<key::KeyArgs>),
+    /// Write a backup of all accounts, keys, credits and results. The server may keep running.
     Backup(Administered<backup::BackupArgs>),
+    /// Create a data folder from a backup.
     Restore(Administered<backup::RestoreArgs>),
+    /// Return unused space of the database to the file system. Stop the server first.
     Compact(Administered<backup::CompactArgs>),
-    /// Go on with the keys that are in the data folder, where those of its database are lost for good. Not while a server runs.
+    /// Accept the keys in the data folder, because the keys of its database are lost. Stop the server first.
     #[command(long_about = accept_keys::ABOUT)]
     AcceptKeys(Administered<accept_keys::AcceptKeysArgs>),
+    /// Print the metrics of a running server in the text format of Prometheus.
     Metrics(Administered<metrics::MetricsArgs>),
     #[command(hide = true)]
     Clock(Administered<clock::ClockArgs>),
-    /// Print the effective configuration, defaults included, as TOML.
-    Config(print_config::Args),
-    /// Print the OpenAPI description of the HTTP API, as JSON.
-    Openapi(openapi::Args),
+    /// Print the effective configuration as TOML, with all defaults.
+    Config(print_config::PrintConfigArgs),
+    /// Print the OpenAPI description of the HTTP API as JSON.
+    Openapi(openapi::OpenapiArgs),
 }
 
-/// A command for a store, with the flags that lead to it.
+// A command for a store, and the flags that locate the store. It has no doc comment: clap would use it as the help of each command.
 #[derive(clap::Args)]
 struct Administered<A: clap::Args> {
     #[command(flatten)]
@@ -90,19 +96,19 @@ struct Administered<A: clap::Args> {
     flags: Flags<DATA>,
 }
 
-/// Why a command ended early.
+/// The reason why a command failed.
 pub struct Failure {
     code: u8,
     line: String,
 }
 
 impl Failure {
-    /// Exit code 1.
+    /// A failure, with exit code 1.
     pub fn failed(line: impl Into<String>) -> Failure {
         Failure { code: 1, line: line.into() }
     }
 
-    /// Exit code 2.
+    /// Wrong usage, with exit code 2.
     pub fn usage(line: impl Into<String>) -> Failure {
         Failure { code: 2, line: line.into() }
     }
@@ -120,7 +126,7 @@ impl From<ConfigError> for Failure {
     }
 }
 
-/// Standard output is gone or full.
+/// A write to standard output failed.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
         Failure::failed(format!("cannot write the output: {error}"))
@@ -141,9 +147,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, start_engine: StartEn
             _ => Failure::usage(in_one_line(&error)),
         },
     };
-    // A line is a line, whatever was quoted in it.
+    // The error stays one line, even if it quotes control characters.
     let line: String = failure.line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    // When standard error is gone too, the exit code is all there is to say.
+    // If standard error is closed too, only the exit code remains.
     let _ = writeln!(io::stderr(), "mailprobe: {line}");
     ExitCode::from(failure.code)
 }
@@ -187,7 +193,7 @@ fn classify_lines() -> Result<(), Failure> {
     match classify::run(io::stdin().lock(), io::stdout().lock())? {
         0 => Ok(()),
         count => Err(Failure::failed(format!(
-            "lines that could not be read: {count}; each says why where it stands"
+            "lines that could not be read: {count}; the output gives the reason for each"
         ))),
     }
 }
@@ -203,7 +209,7 @@ fn administer(
     command(place, &mut io::stdout().lock()).map_err(Failure::failed)
 }
 
-/// clap explains itself over several lines; the first paragraph says what is wrong.
+/// clap explains an error in several lines; the first paragraph contains the error.
 fn in_one_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let words: Vec<&str> = text

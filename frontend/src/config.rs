@@ -1,8 +1,8 @@
 //! The configuration: every setting from flag, environment, file or default, in this order of precedence.
 //!
-//! [`settings`] is the one table of all settings; flags, keys of the file and variables of the environment are
-//! made from it, so none can lack one of the three. [`file`](mod@file) reads the file, [`plans`] its plans,
-//! [`sources`] its sources, [`gateways`] its gateways, [`canaries`] its canaries.
+//! [`settings`] is the one table of all settings. Flags, keys of the file and environment variables are derived from it, so
+//! that every setting has all three. [`file`](mod@file) reads the file, [`plans`] its plans, [`sources`] its sources,
+//! [`gateways`] its gateways, [`canaries`] its canaries.
 
 pub mod canaries;
 pub mod file;
@@ -22,62 +22,62 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use store::{Plan, PlanTable};
 
-/// Largest list of spam traps: some millions of addresses, all held in memory.
+/// Largest file of spam traps: some millions of addresses, which stay in memory.
 const SPAMTRAPS_BYTES_MAX: u64 = 128 << 20;
 
-/// Everything an operator can set, resolved.
+/// All settings of an operator, with their effective values.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where the API is served.
+    /// The address of the API.
     pub listen: SocketAddr,
     /// The data folder.
     pub data: PathBuf,
-    /// Where callers reach the API, as its description tells them.
+    /// The base address of the API in its description.
     pub public_url: Option<String>,
-    /// Frontend threads; 0: one for every two cores.
+    /// Number of frontend threads; 0: one per two cores.
     pub frontends: usize,
-    /// Most connections at once, over all frontend threads.
+    /// Maximum number of connections over all frontend threads.
     pub connections: usize,
-    /// Most of them from one peer; 0: no limit.
+    /// Maximum number of connections from one peer; 0: no limit.
     pub connections_per_peer: usize,
-    /// The certificate for HTTPS; without one the API is served in the clear.
+    /// The certificate for HTTPS; `None`: plain HTTP.
     pub tls_cert: Option<PathBuf>,
-    /// Its key.
+    /// The private key of the certificate.
     pub tls_key: Option<PathBuf>,
-    /// Where metrics are served, if anywhere.
+    /// The address of the metrics, if they are served.
     pub metrics: Option<SocketAddr>,
-    /// The dashboard.
+    /// The settings of the dashboard.
     pub dashboard: Dashboard,
-    /// The form of log lines.
+    /// The format of log lines.
     pub log: LogFormat,
-    /// Whether a verdict may answer other accounts than the one that paid for it first.
+    /// Whether a verdict of one account may answer other accounts.
     pub reuse_verdicts: bool,
-    /// How batches are fed to the engine.
+    /// Limits of the batches in the engine.
     pub batch: Limits,
-    /// The list of spam traps, read when the engine starts.
+    /// The file of spam traps, read when the engine starts.
     pub spamtraps: Option<PathBuf>,
-    /// Where `check` and `clean` keep what outlasts a run; below the user's state folder where nothing is said.
+    /// The state file of `check` and `clean`; `None`: a file below the user's state folder.
     pub state: Option<StateFile>,
-    /// The operator's own mailboxes that are known to be accepted.
+    /// The operator's own mailboxes, which exist.
     pub canaries: Vec<Address>,
-    /// From where mail servers are asked.
+    /// The sources: addresses and proxies for connections to mail servers.
     pub sources: Vec<sources::Source>,
-    /// The engine's part, without spam traps, canaries and sources.
+    /// The settings of the engine, without spam traps, canaries and sources.
     pub engine: EngineConfig,
-    /// The plans.
+    /// The plans of accounts.
     pub plans: Vec<Plan>,
     /// The API gateways.
     pub gateways: Vec<Gateway>,
 }
 
-/// What the dashboard offers.
+/// The settings of the dashboard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dashboard {
-    /// It is served at all.
+    /// Whether the dashboard is served.
     pub enabled: bool,
-    /// Anybody may make an account.
+    /// Whether visitors may create an account.
     pub sign_up: bool,
-    /// Longest list that may be uploaded, in MiB.
+    /// Largest list that users may upload, in MiB.
     pub upload_mib: u64,
 }
 
@@ -87,21 +87,21 @@ impl Default for Dashboard {
     }
 }
 
-/// `--state`.
+/// The value of `--state`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StateFile {
-    /// Nothing is kept.
+    /// No state is kept.
     None,
-    /// This file.
+    /// The path of the file.
     At(PathBuf),
 }
 
 impl StateFile {
-    /// How it is said that nothing is kept.
+    /// The value that means [`StateFile::None`].
     pub const NONE: &str = "none";
 }
 
-/// As the setting has it.
+/// Writes the value of the setting.
 impl std::fmt::Display for StateFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -111,20 +111,20 @@ impl std::fmt::Display for StateFile {
     }
 }
 
-/// `--log-format`.
+/// The value of `--log-format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// Text for people.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// One line that says what is wrong with the configuration and where.
+/// An error in the configuration: one line that says what is wrong and where.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ConfigError(pub String);
 
-/// The flags that were given: the setting's key, and its values.
+/// The flags on the command line: the key of each setting, and its values.
 pub type Given = Vec<(&'static str, Vec<String>)>;
 
 impl Default for Config {
@@ -158,7 +158,7 @@ impl Config {
     /// Resolves the configuration.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first error.
     pub fn load(
         file: Option<&Path>,
         environment: impl Fn(&str) -> Option<String>,
@@ -192,7 +192,7 @@ impl Config {
         Ok(config)
     }
 
-    /// The configuration as a TOML file that would bring it about. What has no value stands as a comment.
+    /// The configuration as a TOML file with the same effect. A setting without a value is a comment.
     pub fn to_toml(&self) -> String {
         let mut text = String::new();
         for setting in SETTINGS {
@@ -217,10 +217,10 @@ impl Config {
         text
     }
 
-    /// The plans as the store takes them.
+    /// The plans for the store.
     ///
     /// # Errors
-    /// The first plan that cannot be.
+    /// The first invalid plan.
     pub fn plan_table(&self) -> Result<PlanTable, ConfigError> {
         PlanTable::new(self.plans.iter().cloned()).map_err(ConfigError)
     }
@@ -228,7 +228,7 @@ impl Config {
     /// The engine's settings.
     ///
     /// # Errors
-    /// The list of spam traps or the password of a proxy cannot be read.
+    /// The spam traps or the password of a proxy cannot be read.
     pub fn engine_config(&self) -> Result<EngineConfig, ConfigError> {
         let mut engine = self.engine.clone();
         if let Some(path) = &self.spamtraps {
@@ -239,18 +239,18 @@ impl Config {
         Ok(engine)
     }
 
-    /// Where the description of the API says that the API is.
+    /// The base address of the API in its description.
     pub fn base_url(&self) -> &str {
         self.public_url.as_deref().unwrap_or(api::openapi::HERE)
     }
 
-    /// Where people reach the server, as far as the configuration tells.
+    /// The address at which users reach the server, according to the configuration.
     pub fn reachable_at(&self) -> String {
         let scheme = if self.tls_cert.is_some() { "https" } else { "http" };
         self.public_url.clone().unwrap_or_else(|| format!("{scheme}://{}", self.listen))
     }
 
-    /// How many frontend threads to run.
+    /// The number of frontend threads.
     pub fn frontend_threads(&self) -> usize {
         match self.frontends {
             0 => std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1)),
@@ -259,7 +259,7 @@ impl Config {
     }
 }
 
-/// A message without the control characters of the value that it repeats: it is one line, and does nothing to a terminal.
+/// Replaces control characters in a message, which may repeat a value: it stays one line and cannot control a terminal.
 fn one_line(why: &str) -> String {
     why.replace(char::is_control, "\u{fffd}")
 }
@@ -271,10 +271,10 @@ fn read_spamtraps(path: &Path) -> Result<SpamTraps, ConfigError> {
         return Err(cannot(format!("the file is larger than {SPAMTRAPS_BYTES_MAX} bytes")));
     }
     let text = std::fs::read_to_string(path).map_err(|error| cannot(error.to_string()))?;
-    // The line itself is an address: it stays out of the message.
+    // The line may be an address, so the message does not repeat it.
     SpamTraps::parse(&text).map_err(|error| {
         ConfigError(format!(
-            "{}:{}: {}; write an address or a domain a line",
+            "{}:{}: {}; write one address or domain per line",
             path.display(),
             error.line,
             error.problem
@@ -282,12 +282,10 @@ fn read_spamtraps(path: &Path) -> Result<SpamTraps, ConfigError> {
     })
 }
 
-/// `/var/lib/mailprobe` for root and for whoever has no home, else where XDG puts a user's data.
+/// `/var/lib/mailprobe` for root and for users without a home folder, else the XDG folder for user data.
 fn default_data_folder() -> PathBuf {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    #[expect(unsafe_code, reason = "the standard library does not tell the user's id")]
-    let root = unsafe { libc::geteuid() } == 0;
+    let root = rustix::process::geteuid().is_root();
     let user = absolute("XDG_DATA_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/share")));
     match user {
         Some(base) if !root => base.join("mailprobe"),
@@ -339,10 +337,10 @@ mod tests {
         let none = Given::new();
         check("\nsmtp_port = 70000", &[], &none, "mailprobe.toml:2: smtp_port: ");
         check("", &[("MAILPROBE_PACE", "quick")], &none, "MAILPROBE_PACE: ");
-        // An error is one line, whatever the value is.
-        check("ehlo = \"a\\nb\"", &[], &none, "mailprobe.toml:1: ehlo: `a\u{fffd}b` is no host name");
-        check("", &[("MAILPROBE_EHLO", "a\nb")], &none, "MAILPROBE_EHLO: `a\u{fffd}b` is no");
-        check("", &[], &vec![("ehlo", vec!["a\u{1b}b".into()])], "--ehlo: `a\u{fffd}b` is no");
+        // An error is one line, even with control characters in the value.
+        check("ehlo = \"a\\nb\"", &[], &none, "mailprobe.toml:1: ehlo: `a\u{fffd}b` is not a host name");
+        check("", &[("MAILPROBE_EHLO", "a\nb")], &none, "MAILPROBE_EHLO: `a\u{fffd}b` is not");
+        check("", &[], &vec![("ehlo", vec!["a\u{1b}b".into()])], "--ehlo: `a\u{fffd}b` is not");
         check("", &[], &vec![("runtime", vec!["tokio".into()])], "--runtime: ");
     }
 
@@ -369,7 +367,7 @@ mod tests {
         let printed = config.to_toml();
         let again = load(&printed, &[], &Given::new()).unwrap();
         assert_eq!(again.to_toml(), printed);
-        // Each installation has a secret of its own.
+        // Each installation has its own secret.
         let again = Config {
             engine: EngineConfig { installation: config.engine.installation, ..again.engine },
             ..again

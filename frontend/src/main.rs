@@ -1,4 +1,4 @@
-//! The binary; everything it does stands in the library.
+//! The binary. The library contains all of its code.
 
 use std::process::ExitCode;
 
@@ -6,8 +6,8 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // The allocator asks for huge pages, of which a thread with few sessions fills a part. Without them ten thousand
-    // sessions take a quarter less memory and no more CPU. Where the kernel knows no such switch, nothing is lost.
+    // The allocator requests huge pages, and a thread with few sessions fills only a part of each. Without huge pages ten
+    // thousand sessions take a quarter less memory and no more CPU. A kernel without this switch changes nothing.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
     frontend::cli::main(std::env::args_os(), frontend::cli::start_engine)
 }

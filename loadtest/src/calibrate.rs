@@ -7,7 +7,7 @@
 
 use crate::figures::{Curve, Figures, Fitted, Memory, Parts};
 use crate::fit::{Row, cost, fit};
-use crate::list::{Cost, Place, Workload};
+use crate::list::{Cost, ListWorkload, Place};
 use crate::mix::{Endpoint, Mix};
 use crate::options::bin_dir;
 use crate::sampler::{Sample, cpu_s, rss_kib};
@@ -99,7 +99,7 @@ struct Lists {
 /// A list that was measured.
 struct Measured {
     name: String,
-    workload: Workload,
+    workload: ListWorkload,
     cost: Cost,
 }
 
@@ -115,7 +115,7 @@ impl Lists {
     fn measure(place: &Place<'_>, runs: u32) -> Result<Lists, String> {
         let run = |domains, sites, each, tls| -> Result<Measured, String> {
             let scenario = Scenario { sites, latency_ms: LATENCY_MS, tls, ..Scenario::of(domains) };
-            let workload = Workload { scenario, each };
+            let workload = ListWorkload { scenario, each };
             let name = name(&workload);
             say(&format!("measuring {name}"))?;
             Ok(Measured { name, workload, cost: workload.clean(place, runs)? })
@@ -153,8 +153,8 @@ impl Lists {
     }
 }
 
-fn name(workload: &Workload) -> String {
-    let Workload { scenario: Scenario { domains, sites, tls, .. }, each } = workload;
+fn name(workload: &ListWorkload) -> String {
+    let ListWorkload { scenario: Scenario { domains, sites, tls, .. }, each } = workload;
     let sites = sites.map_or(String::new(), |sites| format!(" on {sites} sites"));
     format!("{domains} domains{sites}, {each} each, {}", if *tls { "TLS" } else { "in the clear" })
 }
@@ -187,7 +187,7 @@ fn memory(place: &Place<'_>) -> Result<Memory, String> {
     let slope = |tls| -> Result<f64, String> {
         let open = |domains| {
             let scenario = Scenario { hangs: true, tls, ..Scenario::of(domains) };
-            Workload { scenario, each: 1 }.resident(place)
+            ListWorkload { scenario, each: 1 }.resident(place)
         };
         say(&format!("measuring the memory of a session{}", if tls { " with TLS" } else { "" }))?;
         let (few, many) = (open(100)?, open(3000)?);

@@ -63,7 +63,7 @@ pub fn ceiling(args: &CeilingArgs, stop: &Arc<AtomicBool>) -> Result<End, String
     let summary = Summary::of(&outcome, &[]);
     say(&summary.text())?;
     say(&format!(
-        "a thread of this client needs {:.1} us of CPU a request: {:.0} requests/s on a core of its own",
+        "a thread of this client needs {:.1} us of CPU a request: {:.0} requests/s on one core of its own",
         summary.client.us_per_request,
         1e6 / summary.client.us_per_request
     ))?;

@@ -72,7 +72,7 @@ pub fn check(args: &PlanArgs, figures: &Figures, stop: &Arc<AtomicBool>) -> Resu
 fn list_check(place: &Place<'_>, figures: &Figures) -> Result<Vec<Compared>, String> {
     let (domains, each) = (2000, 50);
     let scenario = Scenario { latency_ms: LATENCY_MS, tls: true, ..Scenario::of(domains) };
-    let work = list::Workload { scenario, each };
+    let work = list::ListWorkload { scenario, each };
     let cost = work.clean(place, RUNS)?;
     let workload = Workload {
         way: Way::Clean,

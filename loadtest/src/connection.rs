@@ -40,7 +40,7 @@ pub struct Connection {
 }
 
 /// What an event led to.
-pub enum Step {
+pub enum ReadStep {
     /// Nothing to tell yet.
     Waiting,
     /// An answer to the job; its bytes are [`Connection::body`] until [`Connection::done`].
@@ -69,23 +69,27 @@ impl Connection {
     }
 
     /// The socket has something to tell; `ended` when that is the server's end of it.
-    pub fn ready(&mut self, ended: bool, scratch: &mut [u8; READ_BYTES]) -> Step {
+    pub fn ready(&mut self, ended: bool, scratch: &mut [u8; READ_BYTES]) -> ReadStep {
         if self.stream.is_none() {
-            return Step::Waiting;
+            return ReadStep::Waiting;
         }
         self.ended |= ended;
         match self.write().and_then(|()| self.read(scratch)) {
             Ok(()) => {}
-            Err(_) => return Step::Failed(Failure::Connection),
+            Err(_) => return ReadStep::Failed(Failure::Connection),
         }
         if self.job.is_none() {
             // Bytes that nobody asked for.
-            return if self.input.is_empty() { Step::Waiting } else { Step::Failed(Failure::Malformed) };
+            return if self.input.is_empty() {
+                ReadStep::Waiting
+            } else {
+                ReadStep::Failed(Failure::Malformed)
+            };
         }
         match http::answer(&self.input) {
-            Ok(None) => Step::Waiting,
-            Ok(Some(answer)) => Step::Answered(answer),
-            Err(_) => Step::Failed(Failure::Malformed),
+            Ok(None) => ReadStep::Waiting,
+            Ok(Some(answer)) => ReadStep::Answered(answer),
+            Err(_) => ReadStep::Failed(Failure::Malformed),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::stats::SHOWN;
 use crate::summary::{EndpointShown, SampleShown, Summary};
-use crate::svg::{Plot, Scale, Series, escape};
+use crate::svg::{Plot, PlotSeries, Scale, escape};
 use std::fmt::Write;
 
 const STYLE: &str = "
@@ -144,7 +144,7 @@ fn plots(summary: &Summary) -> Vec<Plot> {
         marks: Vec::new(),
         rules: Vec::new(),
     };
-    let line = |name: &str, points: Vec<(f64, f64)>| Series { name: name.to_owned(), points };
+    let line = |name: &str, points: Vec<(f64, f64)>| PlotSeries { name: name.to_owned(), points };
     let seconds = |of: fn(&crate::summary::SecondShown) -> f64| -> Vec<(f64, f64)> {
         summary.timeline.iter().map(|second| (f64::from(second.second), of(second))).collect()
     };

@@ -22,7 +22,7 @@ const SESSIONS: u64 = 1000;
 
 /// So many addresses of each domain of a scenario.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Workload {
+pub struct ListWorkload {
     pub scenario: Scenario,
     pub each: u64,
 }
@@ -35,7 +35,7 @@ pub struct Cost {
     pub counted: Counted,
 }
 
-impl Workload {
+impl ListWorkload {
     /// All of its addresses.
     pub fn addresses(&self) -> u64 {
         self.scenario.domains * self.each
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn a_list_has_every_address_once() {
         for (domains, each) in [(1, 7), (49, 3), (50, 2), (120, 5)] {
-            let workload = Workload { scenario: Scenario::of(domains), each };
+            let workload = ListWorkload { scenario: Scenario::of(domains), each };
             let rows: HashSet<(u64, u64)> =
                 (0..workload.addresses()).map(|index| workload.row(index)).collect();
             assert_eq!(rows.len() as u64, domains * each);

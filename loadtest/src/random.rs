@@ -1,4 +1,6 @@
-//! Repeatable chance: the same seed draws the same requests at the same times (SplitMix64, Steele, Lea and Flood 2014).
+//! Repeatable random numbers: the same seed draws the same requests at the same times (SplitMix64, Steele, Lea and Flood 2014).
+//!
+//! A library's generator may draw another sequence in its next version, and runs of two versions could not be compared.
 
 /// A sequence of draws.
 #[derive(Debug, Clone)]

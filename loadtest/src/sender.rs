@@ -6,7 +6,7 @@
 
 use crate::addresses::Addresses;
 use crate::arrivals::{Arrivals, Spread};
-use crate::connection::{Connection, Job, Step, scratch};
+use crate::connection::{Connection, Job, ReadStep, scratch};
 use crate::http;
 use crate::mix::{Endpoint, Mix};
 use crate::random::Random;
@@ -295,9 +295,9 @@ impl<'r> Thread<'r> {
     fn event(&mut self, place: usize, ended: bool) {
         let connection = &mut self.places[place];
         match connection.ready(ended, &mut self.buffer) {
-            Step::Waiting => {}
-            Step::Failed(failure) => self.fail(place, failure),
-            Step::Answered(answer) => {
+            ReadStep::Waiting => {}
+            ReadStep::Failed(failure) => self.fail(place, failure),
+            ReadStep::Answered(answer) => {
                 let Some(job) = connection.job else { return };
                 self.took(job, answer.status, place, &answer);
                 self.places[place].done(&answer);

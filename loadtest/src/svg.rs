@@ -15,7 +15,7 @@ const BOTTOM: f64 = 40.0;
 const POINTS_MAX: usize = 720;
 
 /// A line of a plot.
-pub struct Series {
+pub struct PlotSeries {
     pub name: String,
     pub points: Vec<(f64, f64)>,
 }
@@ -40,7 +40,7 @@ pub struct Plot {
     pub y: Scale,
     /// From where to where nothing counts yet.
     pub shaded: Option<(f64, f64)>,
-    pub series: Vec<Series>,
+    pub series: Vec<PlotSeries>,
     pub marks: Vec<Marks>,
     pub rules: Vec<Rule>,
 }
@@ -291,7 +291,7 @@ mod tests {
             x: Scale::Linear,
             y: Scale::Linear,
             shaded: Some((0.0, 1.0)),
-            series: vec![Series { name: "a&b".into(), points: vec![(0.0, 0.0), (2.0, 4.0)] }],
+            series: vec![PlotSeries { name: "a&b".into(), points: vec![(0.0, 0.0), (2.0, 4.0)] }],
             marks: Vec::new(),
             rules: vec![Rule { name: "<r>".into(), at: At::Y(8.0) }],
         };

@@ -10,7 +10,7 @@ async function signUp(page, t, email) {
   await page.goto(`${t.base}/signup`);
   await page.getByLabel('E-mail address').fill(email);
   await page.getByLabel('Password').fill(PASSWORD);
-  await page.getByRole('button', { name: 'Make the account' }).click();
+  await page.getByRole('button', { name: 'Create account' }).click();
   await page.getByRole('heading', { name: 'Overview' }).waitFor();
 }
 
@@ -40,7 +40,7 @@ await suite({
     await signUp(page, t, 'keys@example.com');
     await page.goto(`${t.base}/keys`);
     await page.getByLabel('Label').fill('<b>shop</b>');
-    await page.getByRole('button', { name: 'Make the key' }).click();
+    await page.getByRole('button', { name: 'Create key' }).click();
     const key = await page.getByLabel('API key').inputValue();
     await t.inspect(page, 'key-made');
     await page.getByRole('button', { name: 'Copy' }).click();
@@ -76,7 +76,7 @@ await suite({
     }
     await t.inspect(page, 'try-result');
     await page.goto(`${t.base}/usage`);
-    await page.getByText('As a table').click();
+    await page.getByText('Show as table').click();
     await t.inspect(page, 'usage');
     assert.equal(await credits(page, t), 95);
     await t.inspect(page, 'overview');
@@ -98,7 +98,7 @@ await suite({
     await page.getByText('of 900 addresses checked').waitFor();
     await t.inspect(page, 'list-running');
     // Without a reload: the page keeps itself fresh.
-    const link = page.getByRole('link', { name: 'Download the result' });
+    const link = page.getByRole('link', { name: 'Download result' });
     await link.waitFor({ timeout: 120_000 });
     await t.inspect(page, 'list-completed');
     const [download] = await Promise.all([page.waitForEvent('download'), link.click()]);
@@ -119,10 +119,10 @@ await suite({
     const cookies = await page.context().cookies();
     assert.ok(cookies.some(({ name, secure, httpOnly }) => name === '__Host-mailprobe' && secure && httpOnly));
     await page.getByRole('button', { name: 'Sign out' }).click();
-    await page.getByRole('heading', { name: 'Know before you send' }).waitFor();
+    await page.getByRole('heading', { name: 'Mail address verification' }).waitFor();
     await page.context().addCookies(cookies);
     await page.goto(`${t.base}/keys`);
-    await page.getByRole('heading', { name: 'Sign in' }).waitFor();
+    await page.getByRole('heading', { name: 'Sign-in' }).waitFor();
   },
   'a link of the operator signs in once': async (t) => {
     const page = await t.page();

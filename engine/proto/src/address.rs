@@ -130,9 +130,9 @@ impl fmt::Display for AddressError {
         f.write_str(match self {
             AddressError::Empty => "the address is empty",
             AddressError::NoAtSign => "there is no at sign",
-            AddressError::TooLong => "the address is longer than 254 octets",
+            AddressError::TooLong => "the address is longer than 254 bytes",
             AddressError::LocalEmpty => "nothing stands before the at sign",
-            AddressError::LocalTooLong => "the part before the at sign is longer than 64 octets",
+            AddressError::LocalTooLong => "the part before the at sign is longer than 64 bytes",
             AddressError::LocalDot => {
                 "the part before the at sign has a dot at its start, its end or after a dot"
             }
@@ -144,8 +144,8 @@ impl fmt::Display for AddressError {
             AddressError::DomainLiteral => "an address literal stands in place of a domain",
             AddressError::DomainOneLabel => "the domain has no dot",
             AddressError::DomainDot => "the domain has a dot at its start, its end or after a dot",
-            AddressError::DomainLabelTooLong => "a label of the domain is longer than 63 octets",
-            AddressError::DomainTooLong => "the domain is longer than 253 octets",
+            AddressError::DomainLabelTooLong => "a label of the domain is longer than 63 bytes",
+            AddressError::DomainTooLong => "the domain is longer than 253 bytes",
             AddressError::DomainNumeric => "the domain ends in a number",
             AddressError::DomainCharacter => "the domain has a character or a label that may not stand there",
         })

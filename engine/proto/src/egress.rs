@@ -64,7 +64,7 @@ pub fn choose<'s>(
     able.max_by_key(|(_, (name, _))| weight(name, site)).map(|(index, _)| index)
 }
 
-/// FNV-1a over both names, then the finalizer of SplitMix64, without which names that differ in their last octet
+/// FNV-1a over both names, then the finalizer of SplitMix64, without which names that differ in their last byte
 /// alone would keep their order at every site. Written out, since it must never change: the sources of all sites would.
 fn weight(source: &str, site: &str) -> u64 {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;

@@ -4,15 +4,15 @@
 
 use std::time::Duration;
 
-/// Longest local part in octets: RFC 5321 4.5.3.1.1.
+/// Longest local part in bytes: RFC 5321 4.5.3.1.1.
 pub const LOCAL_PART_BYTES_MAX: usize = 64;
-/// Longest domain in octets, in A-label form: RFC 5321 4.5.3.1.2 and RFC 1035 2.3.4 less the root's length octet.
+/// Longest domain in bytes, in A-label form: RFC 5321 4.5.3.1.2 and RFC 1035 2.3.4 less the root's length byte.
 pub const DOMAIN_BYTES_MAX: usize = 253;
-/// Longest label in octets: RFC 1035 2.3.4.
+/// Longest label in bytes: RFC 1035 2.3.4.
 pub const LABEL_BYTES_MAX: usize = 63;
-/// Longest address that a path can carry: RFC 5321 4.5.3.1.3 (256 octets) less the two angle brackets.
+/// Longest address that a path can carry: RFC 5321 4.5.3.1.3 (256 bytes) less the two angle brackets.
 pub const ADDRESS_BYTES_MAX: usize = 254;
-/// Longest text that is looked at as an address at all. U-labels can take more octets than the A-labels that the
+/// Longest text that is looked at as an address at all. U-labels can take more bytes than the A-labels that the
 /// limits above count, four a character at most.
 pub const ADDRESS_INPUT_BYTES_MAX: usize = LOCAL_PART_BYTES_MAX + 1 + 4 * DOMAIN_BYTES_MAX;
 
@@ -52,7 +52,7 @@ pub const GROUP_BYTES_MAX: usize = 32 * 1024;
 
 const _: () = assert!(TRANSACTION_RECIPIENTS_MAX * (ADDRESS_BYTES_MAX + 14) < GROUP_BYTES_MAX);
 
-/// Longest TXT record that is kept, its strings joined. SPF and DMARC records have a few hundred octets; RFC 7208
+/// Longest TXT record that is kept, its strings joined. SPF and DMARC records have a few hundred bytes; RFC 7208
 /// 3.4 asks for under 512.
 pub const DNS_TXT_BYTES_MAX: usize = 4096;
 /// Most records of one kind that are taken from one answer; what follows is left out.
@@ -61,7 +61,7 @@ pub const DNS_RECORDS_MAX: usize = 64;
 pub const DNS_CNAMES_MAX: usize = 8;
 /// The UDP payload size that EDNS offers (RFC 6891 6.2.3): what passes unfragmented, after DNS Flag Day 2020.
 pub const DNS_UDP_PAYLOAD_BYTES: u16 = 1232;
-/// Longest message over TCP: RFC 1035 4.2.2, the most that two length octets count.
+/// Longest message over TCP: RFC 1035 4.2.2, the most that two length bytes count.
 pub const DNS_TCP_MESSAGE_BYTES_MAX: usize = 65_535;
 
 /// How long the first try at a DNS question waits while no round trip was measured, and the longest that a measured

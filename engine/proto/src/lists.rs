@@ -114,7 +114,7 @@ pub struct SpamTrapError {
 }
 
 impl SpamTraps {
-    /// Reads an address or a domain a line. What follows a `#` at a line's beginning or after white space is a
+    /// Reads one address or domain per line. What follows a `#` at a line's beginning or after white space is a
     /// comment. A domain stands for all its addresses, not for those of domains below it.
     ///
     /// # Errors

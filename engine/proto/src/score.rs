@@ -57,17 +57,17 @@ pub struct Lead<'a> {
 }
 
 /// A signal: its points, and when it holds.
-struct Signal {
+struct ScoreSignal {
     points: i32,
     holds: fn(&Lead<'_>) -> bool,
 }
 
-const fn signal(points: i32, holds: fn(&Lead<'_>) -> bool) -> Signal {
-    Signal { points, holds }
+const fn signal(points: i32, holds: fn(&Lead<'_>) -> bool) -> ScoreSignal {
+    ScoreSignal { points, holds }
 }
 
 /// All signals. The positive ones of a confirmed mailbox sum up to 100.
-const SIGNALS: [Signal; 14] = [
+const SIGNALS: [ScoreSignal; 14] = [
     // The verdict.
     signal(60, |lead| lead.reason.deliverable()),
     signal(25, |lead| lead.reason == Reason::CatchAll),

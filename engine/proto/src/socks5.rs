@@ -18,9 +18,9 @@ const IPV4: u8 = 1;
 const NAME: u8 = 3;
 const IPV6: u8 = 4;
 
-/// Longest user name or password: RFC 1929 2 counts them in an octet.
+/// Longest user name or password: RFC 1929 2 counts them in a byte.
 pub const CREDENTIAL_BYTES_MAX: usize = 255;
-/// Longest reply: to CONNECT, with a name of 255 octets as the bound address.
+/// Longest reply: to CONNECT, with a name of 255 bytes as the bound address.
 pub const REPLY_BYTES_MAX: usize = 4 + 1 + 255 + 2;
 
 /// What a proxy knows us by. [`fmt::Debug`] shows neither.
@@ -31,7 +31,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// `None` unless both have 1 to [`CREDENTIAL_BYTES_MAX`] octets.
+    /// `None` unless both have 1 to [`CREDENTIAL_BYTES_MAX`] bytes.
     pub fn new(user: &str, password: &str) -> Option<Credentials> {
         let fits = |text: &str| (1..=CREDENTIAL_BYTES_MAX).contains(&text.len());
         (fits(user) && fits(password)).then(|| Credentials { user: user.into(), password: password.into() })
@@ -51,7 +51,7 @@ impl fmt::Debug for Credentials {
 
 /// What a handshake waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum HandshakeStep {
     /// The proxy's choice of a method.
     Method,
     /// Its answer to user name and password.
@@ -64,7 +64,7 @@ pub enum Step {
 
 /// Why a handshake came to nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failure {
+pub enum HandshakeFailure {
     /// The proxy cannot be used: our fault, and it says nothing about the destination.
     Proxy(Fault),
     /// The proxy could not connect to the destination.
@@ -142,7 +142,7 @@ impl Unreached {
 pub struct Handshake<'c> {
     credentials: Option<&'c Credentials>,
     destination: SocketAddr,
-    step: Step,
+    step: HandshakeStep,
     outgoing: Vec<u8>,
     /// What came of a reply that is not whole; never longer than [`REPLY_BYTES_MAX`] and one read.
     received: Vec<u8>,
@@ -156,11 +156,11 @@ impl<'c> Handshake<'c> {
             Some(_) => vec![VERSION, 2, NO_AUTHENTICATION, USER_AND_PASSWORD],
             None => vec![VERSION, 1, NO_AUTHENTICATION],
         };
-        Handshake { credentials, destination, step: Step::Method, outgoing, received: Vec::new() }
+        Handshake { credentials, destination, step: HandshakeStep::Method, outgoing, received: Vec::new() }
     }
 
     /// What it waits for.
-    pub fn step(&self) -> Step {
+    pub fn step(&self) -> HandshakeStep {
         self.step
     }
 
@@ -173,21 +173,21 @@ impl<'c> Handshake<'c> {
     ///
     /// # Errors
     /// Why there will be no connection; the handshake is over then.
-    pub fn receive(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+    pub fn receive(&mut self, bytes: &[u8]) -> Result<(), HandshakeFailure> {
         self.received.extend_from_slice(bytes);
         match self.step {
-            Step::Method => self.method(),
-            Step::Authentication => self.authentication(),
-            Step::Connect => self.connected(),
-            Step::Done => Ok(()),
+            HandshakeStep::Method => self.method(),
+            HandshakeStep::Authentication => self.authentication(),
+            HandshakeStep::Connect => self.connected(),
+            HandshakeStep::Done => Ok(()),
         }
     }
 
     /// The proxy closed the connection, or it broke.
-    pub fn closed(&self) -> Failure {
+    pub fn closed(&self) -> HandshakeFailure {
         match self.step {
-            Step::Connect | Step::Done => Failure::Destination(Unreached::HungUp),
-            Step::Method | Step::Authentication => Failure::Proxy(Fault::HungUp),
+            HandshakeStep::Connect | HandshakeStep::Done => HandshakeFailure::Destination(Unreached::HungUp),
+            HandshakeStep::Method | HandshakeStep::Authentication => HandshakeFailure::Proxy(Fault::HungUp),
         }
     }
 
@@ -196,7 +196,7 @@ impl<'c> Handshake<'c> {
         self.received
     }
 
-    fn method(&mut self) -> Result<(), Failure> {
+    fn method(&mut self) -> Result<(), HandshakeFailure> {
         let Some(method) = self.pair(VERSION)? else { return Ok(()) };
         match (method, self.credentials) {
             (NO_AUTHENTICATION, _) => self.ask_to_connect(),
@@ -206,24 +206,24 @@ impl<'c> Handshake<'c> {
                     self.outgoing.push(text.len() as u8);
                     self.outgoing.extend_from_slice(text.as_bytes());
                 }
-                self.step = Step::Authentication;
+                self.step = HandshakeStep::Authentication;
             }
-            _ => return Err(Failure::Proxy(Fault::WantsAuthentication)),
+            _ => return Err(HandshakeFailure::Proxy(Fault::WantsAuthentication)),
         }
         Ok(())
     }
 
-    fn authentication(&mut self) -> Result<(), Failure> {
+    fn authentication(&mut self) -> Result<(), HandshakeFailure> {
         match self.pair(AUTH_VERSION)? {
             None => {}
             Some(0) => self.ask_to_connect(),
-            Some(_) => return Err(Failure::Proxy(Fault::RefusesCredentials)),
+            Some(_) => return Err(HandshakeFailure::Proxy(Fault::RefusesCredentials)),
         }
         Ok(())
     }
 
-    /// The second octet of a reply of two. Nothing can come behind it: the proxy was not asked.
-    fn pair(&mut self, version: u8) -> Result<Option<u8>, Failure> {
+    /// The second byte of a reply of two. Nothing can come behind it: the proxy was not asked.
+    fn pair(&mut self, version: u8) -> Result<Option<u8>, HandshakeFailure> {
         match *self.received {
             [] => Ok(None),
             [first] if first == version => Ok(None),
@@ -231,7 +231,7 @@ impl<'c> Handshake<'c> {
                 self.received.clear();
                 Ok(Some(second))
             }
-            _ => Err(Failure::Proxy(Fault::Garbled)),
+            _ => Err(HandshakeFailure::Proxy(Fault::Garbled)),
         }
     }
 
@@ -248,19 +248,19 @@ impl<'c> Handshake<'c> {
             }
         }
         self.outgoing.extend_from_slice(&self.destination.port().to_be_bytes());
-        self.step = Step::Connect;
+        self.step = HandshakeStep::Connect;
     }
 
     /// RFC 1928 6. The bound address behind a success is of no use, and a failure needs none: proxies close right
     /// behind it, and some leave it out.
-    fn connected(&mut self) -> Result<(), Failure> {
+    fn connected(&mut self) -> Result<(), HandshakeFailure> {
         let (version, code) = match *self.received {
             [version, code, ..] => (version, code),
             [VERSION] | [] => return Ok(()),
-            [_] => return Err(Failure::Proxy(Fault::Garbled)),
+            [_] => return Err(HandshakeFailure::Proxy(Fault::Garbled)),
         };
         if version != VERSION {
-            return Err(Failure::Proxy(Fault::Garbled));
+            return Err(HandshakeFailure::Proxy(Fault::Garbled));
         }
         if code != 0 {
             return Err(failure(code));
@@ -270,27 +270,27 @@ impl<'c> Handshake<'c> {
             [_, _, _, IPV6, ..] => 4 + 16 + 2,
             [_, _, _, NAME, length, ..] => 4 + 1 + usize::from(length) + 2,
             [_, _, _, NAME] | [_, _, _] | [_, _] => return Ok(()),
-            _ => return Err(Failure::Proxy(Fault::Garbled)),
+            _ => return Err(HandshakeFailure::Proxy(Fault::Garbled)),
         };
         if self.received.len() >= length {
             self.received.drain(..length);
-            self.step = Step::Done;
+            self.step = HandshakeStep::Done;
         }
         Ok(())
     }
 }
 
-fn failure(code: u8) -> Failure {
-    Failure::Destination(match code {
+fn failure(code: u8) -> HandshakeFailure {
+    HandshakeFailure::Destination(match code {
         1 => Unreached::General,
         2 => Unreached::Forbidden,
         3 => Unreached::NetworkUnreachable,
         4 => Unreached::HostUnreachable,
         5 => Unreached::Refused,
         6 => Unreached::TimedOut,
-        7 => return Failure::Proxy(Fault::NoConnect),
+        7 => return HandshakeFailure::Proxy(Fault::NoConnect),
         8 => Unreached::FamilyUnsupported,
-        _ => return Failure::Proxy(Fault::Garbled),
+        _ => return HandshakeFailure::Proxy(Fault::Garbled),
     })
 }
 

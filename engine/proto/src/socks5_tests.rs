@@ -14,7 +14,7 @@ fn run(
     credentials: Option<(&str, &str)>,
     turns: &[(&[u8], &[u8])],
     piece: usize,
-) -> Result<Vec<u8>, Failure> {
+) -> Result<Vec<u8>, HandshakeFailure> {
     let credentials = credentials.map(|(user, password)| Credentials::new(user, password).unwrap());
     let mut handshake = Handshake::new(to.parse().unwrap(), credentials.as_ref());
     for (ours, theirs) in turns {
@@ -24,7 +24,7 @@ fn run(
         }
     }
     assert!(handshake.take_outgoing().is_empty());
-    if handshake.step() == Step::Done { Ok(handshake.into_rest()) } else { Err(handshake.closed()) }
+    if handshake.step() == HandshakeStep::Done { Ok(handshake.into_rest()) } else { Err(handshake.closed()) }
 }
 
 /// However the bytes are cut.
@@ -32,7 +32,7 @@ fn check(
     to: &str,
     credentials: Option<(&str, &str)>,
     turns: &[(&[u8], &[u8])],
-    expected: Result<&[u8], Failure>,
+    expected: Result<&[u8], HandshakeFailure>,
 ) {
     for piece in [1, 2, 3, 7, 600] {
         let got = run(to, credentials, turns, piece);
@@ -40,12 +40,12 @@ fn check(
     }
 }
 
-fn proxy(fault: Fault) -> Result<&'static [u8], Failure> {
-    Err(Failure::Proxy(fault))
+fn proxy(fault: Fault) -> Result<&'static [u8], HandshakeFailure> {
+    Err(HandshakeFailure::Proxy(fault))
 }
 
-fn destination(why: Unreached) -> Result<&'static [u8], Failure> {
-    Err(Failure::Destination(why))
+fn destination(why: Unreached) -> Result<&'static [u8], HandshakeFailure> {
+    Err(HandshakeFailure::Destination(why))
 }
 
 const HELLO: &[u8] = &[5, 1, 0];
@@ -120,13 +120,13 @@ fn faults_of_the_proxy_are_told_from_those_of_the_destination() {
 #[test]
 fn answers_ahead_of_their_question_are_refused() {
     for reply in [&[5, 0, 5][..], &[5, 0, 5, 0, 0, 1, 0, 0, 0, 0, 0, 0]] {
-        assert_eq!(run(V4, None, &[(HELLO, reply)], 600), Err(Failure::Proxy(Fault::Garbled)));
+        assert_eq!(run(V4, None, &[(HELLO, reply)], 600), Err(HandshakeFailure::Proxy(Fault::Garbled)));
     }
     let turns: &[(&[u8], &[u8])] = &[(HELLO_USER, &[5, 2]), (LOGIN, &[1, 0, 5])];
-    assert_eq!(run(V4, USER, turns, 600), Err(Failure::Proxy(Fault::Garbled)));
+    assert_eq!(run(V4, USER, turns, 600), Err(HandshakeFailure::Proxy(Fault::Garbled)));
 }
 
-/// Any two octets at any step end it or take it on, and it never panics or keeps more than a reply.
+/// Any two bytes at any step end it or take it on, and it never panics or keeps more than a reply.
 #[test]
 fn hostile_octets_are_only_outcomes() {
     for first in 0..=255 {
@@ -140,7 +140,7 @@ fn hostile_octets_are_only_outcomes() {
                 let mut ended = false;
                 for _ in 0..REPLY_BYTES_MAX {
                     ended = ended || handshake.receive(&[first, second]).is_err();
-                    if ended || handshake.step() == Step::Done {
+                    if ended || handshake.step() == HandshakeStep::Done {
                         break;
                     }
                 }

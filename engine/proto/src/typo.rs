@@ -46,7 +46,7 @@ fn is_provider(domain: &str) -> bool {
 }
 
 /// A popular provider's domain, taken apart once.
-struct Target {
+struct TypoTarget {
     domain: &'static str,
     /// What stands before its first dot, and behind it.
     name: &'static str,
@@ -56,7 +56,7 @@ struct Target {
 }
 
 /// The targets by the first letter of their names: no mistake is made in it, unless it is swapped with the second.
-struct ByLetter([Vec<Target>; 256]);
+struct ByLetter([Vec<TypoTarget>; 256]);
 
 static BY_LETTER: LazyLock<ByLetter> = LazyLock::new(|| {
     let mut targets = ByLetter([const { Vec::new() }; 256]);
@@ -64,14 +64,14 @@ static BY_LETTER: LazyLock<ByLetter> = LazyLock::new(|| {
         let Some((name, ending)) = domain.split_once('.') else { continue };
         let Some(&first) = name.as_bytes().first() else { continue };
         let rank = FIRST_CHOICES.iter().position(|choice| *choice == domain).unwrap_or(usize::MAX);
-        targets.0[usize::from(first)].push(Target { domain, name, ending, rank });
+        targets.0[usize::from(first)].push(TypoTarget { domain, name, ending, rank });
     }
     targets
 });
 
 impl ByLetter {
     /// Those that begin with one of the first two letters of `name`.
-    fn near(&self, name: &str) -> impl Iterator<Item = &Target> {
+    fn near(&self, name: &str) -> impl Iterator<Item = &TypoTarget> {
         let mut letters = name.bytes().take(2);
         let first = letters.next();
         let second = letters.next().filter(|second| Some(*second) != first);
@@ -80,7 +80,7 @@ impl ByLetter {
 }
 
 /// How many slips lead from `target` to `name.ending`; none when it takes more than may be.
-fn slips(name: &str, ending: &str, target: &Target) -> Option<usize> {
+fn slips(name: &str, ending: &str, target: &TypoTarget) -> Option<usize> {
     if name == target.name {
         return ending_slips(name, ending, target.ending);
     }

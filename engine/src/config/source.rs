@@ -7,7 +7,7 @@ use std::net::IpAddr;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceConfig {
     /// How it reaches mail servers.
-    pub way: Way,
+    pub way: SourceWay,
     /// The name said in EHLO. `None`: [`super::EngineConfig::ehlo`].
     pub ehlo: Option<String>,
     /// The reverse-path of MAIL. `None`: [`super::EngineConfig::mail_from`], else `postmaster@` the EHLO name.
@@ -16,7 +16,7 @@ pub struct SourceConfig {
 
 /// How a source reaches mail servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Way {
+pub enum SourceWay {
     /// From this address of the host, and so those of its family alone.
     Address(IpAddr),
     /// Through a proxy.
@@ -48,7 +48,7 @@ impl SourceConfig {
         let address = address
             .parse()
             .map_err(|_| format!("`{address}` is no IP address; write ADDRESS or ADDRESS=EHLO-NAME"))?;
-        Ok(SourceConfig { way: Way::Address(address), ehlo, mail_from: None })
+        Ok(SourceConfig { way: SourceWay::Address(address), ehlo, mail_from: None })
     }
 
     /// Reads `socks5://host:port`, `socks5://user:password@host:port`, and either with `=` and an EHLO name behind it.
@@ -59,7 +59,7 @@ impl SourceConfig {
         let place = text.rfind('@').map_or(0, |at| at + 1);
         let (_, ehlo) = split_name(&text[place..]);
         let url = &text[..text.len() - ehlo.as_ref().map_or(0, |name| name.len() + 1)];
-        Ok(SourceConfig { way: Way::Proxy(Proxy::parse(url)?), ehlo, mail_from: None })
+        Ok(SourceConfig { way: SourceWay::Proxy(Proxy::parse(url)?), ehlo, mail_from: None })
     }
 }
 
@@ -168,15 +168,15 @@ mod tests {
     fn proxy(text: &str) -> Option<(Proxy, Option<String>)> {
         let source = SourceConfig::parse_proxy(text).ok()?;
         match source.way {
-            Way::Proxy(proxy) => Some((proxy, source.ehlo)),
-            Way::Address(_) => None,
+            SourceWay::Proxy(proxy) => Some((proxy, source.ehlo)),
+            SourceWay::Address(_) => None,
         }
     }
 
     #[test]
     fn addresses_are_read_with_their_names() {
         let read = |text: &str| SourceConfig::parse_address(text).map(|source| (source.way, source.ehlo));
-        let way = |text: &str| Way::Address(text.parse().unwrap());
+        let way = |text: &str| SourceWay::Address(text.parse().unwrap());
         assert_eq!(read("192.0.2.1"), Ok((way("192.0.2.1"), None)));
         assert_eq!(read("2001:db8::1=a.example"), Ok((way("2001:db8::1"), Some("a.example".into()))));
         for wrong in ["", "a.example", "192.0.2.1:25", "192.0.2.256", "[::1]", "=a.example"] {

@@ -3,7 +3,9 @@
 use super::{Source, Way, is_gone};
 use crate::runtime::{Runtime, Stream};
 use engine_proto::limits::{CONNECT_TIMEOUT, PROXY_TIMEOUT};
-use engine_proto::socks5::{Credentials, Failure, Fault, Handshake, REPLY_BYTES_MAX, Step, Unreached};
+use engine_proto::socks5::{
+    Credentials, Fault, Handshake, HandshakeFailure, HandshakeStep, REPLY_BYTES_MAX, Unreached,
+};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -84,10 +86,12 @@ async fn through<R: Runtime>(
     let mut stream = enter::<R>(proxy, &mut handshake, limit).await?;
     // From here on the proxy is busy with the destination.
     let deadline = (R::now() + CONNECT_TIMEOUT).min(limit);
-    negotiate(&mut stream, &mut handshake, Step::Done, deadline).await.map_err(|error| match error {
-        Trouble::TimedOut => Unconnected::Host(io::ErrorKind::TimedOut.into()),
-        Trouble::Failed(failure) => unconnected(failure),
-    })?;
+    negotiate(&mut stream, &mut handshake, HandshakeStep::Done, deadline).await.map_err(
+        |error| match error {
+            Trouble::TimedOut => Unconnected::Host(io::ErrorKind::TimedOut.into()),
+            Trouble::Failed(failure) => unconnected(failure),
+        },
+    )?;
     Ok((stream, handshake.into_rest()))
 }
 
@@ -103,23 +107,25 @@ async fn enter<R: Runtime>(
         Err(error) if is_ours(&error) => return Err(Unconnected::Ours(error)),
         Err(error) => return Err(Unconnected::Source(format!("the proxy cannot be reached: {error}"))),
     };
-    negotiate(&mut stream, handshake, Step::Connect, deadline).await.map_err(|error| match error {
-        Trouble::TimedOut => Unconnected::Source("the proxy does not answer".into()),
-        Trouble::Failed(failure) => unconnected(failure),
-    })?;
+    negotiate(&mut stream, handshake, HandshakeStep::Connect, deadline).await.map_err(
+        |error| match error {
+            Trouble::TimedOut => Unconnected::Source("the proxy does not answer".into()),
+            Trouble::Failed(failure) => unconnected(failure),
+        },
+    )?;
     Ok(stream)
 }
 
 enum Trouble {
     TimedOut,
-    Failed(Failure),
+    Failed(HandshakeFailure),
 }
 
 /// Takes the handshake to `until`.
 async fn negotiate<S: Stream>(
     stream: &mut S,
     handshake: &mut Handshake<'_>,
-    until: Step,
+    until: HandshakeStep,
     deadline: Instant,
 ) -> Result<(), Trouble> {
     let broken = |handshake: &Handshake<'_>, error: &io::Error| match error.kind() {
@@ -141,10 +147,10 @@ async fn negotiate<S: Stream>(
     Ok(())
 }
 
-fn unconnected(failure: Failure) -> Unconnected {
+fn unconnected(failure: HandshakeFailure) -> Unconnected {
     match failure {
-        Failure::Proxy(fault) => Unconnected::Source(in_words(fault)),
-        Failure::Destination(why) => {
+        HandshakeFailure::Proxy(fault) => Unconnected::Source(in_words(fault)),
+        HandshakeFailure::Destination(why) => {
             let kind = match why {
                 Unreached::General => io::ErrorKind::Other,
                 Unreached::Forbidden => io::ErrorKind::PermissionDenied,

@@ -43,7 +43,7 @@ pub(crate) fn blocked<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, rule:
         rested(work, rule, time);
     }
     for other in shard.groups_of(&group.site_name, index) {
-        other.routes.iter().for_each(|route| route.take_down(now + time, RESTED));
+        other.routes.iter().for_each(|route| route.set_down(now + time, RESTED));
         other.take_expired(None).into_iter().for_each(|work| rested(work, RESTED, time));
         // Control recipients are left, and those who wait for what they show.
         probe::answer_unroutable(shard, &other);

@@ -31,11 +31,11 @@ pub(super) fn unreachable<R: Runtime>(
     let now = R::now();
     let error = match error {
         Unconnected::Host(error) => error,
-        Unconnected::Ours(_) => return route.rest(now + RETRY),
+        Unconnected::Ours(_) => return route.set_resting(now + RETRY),
         Unconnected::Source(why) => {
             let (source, time) = (&shard.shared.pool.sources[group.source.get()], shard.shared.age(now));
             source.failed(why, time);
-            route.rest(now + RETRY);
+            route.set_resting(now + RETRY);
             if source.connections.are_down(time) {
                 group.take_expired(None).into_iter().for_each(|work| work.fail(Outage::Unavailable));
             }
@@ -45,11 +45,11 @@ pub(super) fn unreachable<R: Runtime>(
     shard.shared.not_reached(group.source.get(), &group.site_name, now);
     if error.kind() == ErrorKind::TimedOut {
         died(shard, group, index, "no_connection");
-    } else if group.is_patient(index, "no_connection") && !route.strike(STRIKES_MAX) {
+    } else if group.is_patient(index, "no_connection") && !route.on_connection_lost(STRIKES_MAX) {
         // It says at once that nobody listens: a server that is restarted does.
-        route.rest(now + RETRY);
+        route.set_resting(now + RETRY);
     } else {
-        route.take_down(now + DOWN, "no_connection");
+        route.set_down(now + DOWN, "no_connection");
     }
 }
 
@@ -61,8 +61,8 @@ pub(super) const RETRY: Duration = Duration::from_secs(2);
 pub(super) fn died<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize, rule: &'static str) {
     let route = &group.routes[index];
     let patience = if group.is_patient(index, rule) { STRIKES_MAX } else { 1 };
-    if route.strike(patience) {
-        route.take_down(R::now() + DOWN, rule);
+    if route.on_connection_lost(patience) {
+        route.set_down(R::now() + DOWN, rule);
     } else {
         push_back(&ProbeContext { shard, group, index }, rule);
     }
@@ -83,7 +83,7 @@ pub(super) fn push_back<R: Runtime>(context: &ProbeContext<'_, R>, rule: &'stati
 /// is nothing to be gained.
 pub(super) fn pushed(group: &Group, index: usize, rule: &'static str, until: Instant, now: Instant) {
     group.site.pushed.set(rule);
-    group.routes[index].rest(until);
+    group.routes[index].set_resting(until);
     if group.is_hopeless(now) {
         group.take_singles().into_iter().for_each(|work| pushed_away(work, rule, until, now));
     }
@@ -112,7 +112,7 @@ pub(super) fn session_refused<R: Runtime>(
         | Closure::Garbled(Step::StartTls, _)
         | Closure::Unexpected(Step::StartTls) => {
             if route.plain_only.replace(true) {
-                route.take_down(R::now() + DOWN, "tls_failed");
+                route.set_down(R::now() + DOWN, "tls_failed");
             }
         }
         Closure::Refused { step, reply } => {
@@ -123,7 +123,7 @@ pub(super) fn session_refused<R: Runtime>(
             if said.class == Class::Throttled || passes {
                 push_back(&context, said.rule);
             } else {
-                route.take_down(R::now() + DOWN, said.rule);
+                route.set_down(R::now() + DOWN, said.rule);
                 if rest::is_block(shard, &said) {
                     rest::blocked(shard, group, said.rule);
                 }
@@ -132,7 +132,7 @@ pub(super) fn session_refused<R: Runtime>(
         Closure::Closed(_) => died(shard, group, index, "hung_up"),
         Closure::TimedOut(_) => died(shard, group, index, "no_answer_in_time"),
         Closure::Garbled(..) | Closure::Unexpected(_) => {
-            route.take_down(R::now() + DOWN, "not_smtp");
+            route.set_down(R::now() + DOWN, "not_smtp");
         }
         Closure::Quit => {}
     }
@@ -231,8 +231,8 @@ pub(super) fn blame<R: Runtime>(context: &ProbeContext<'_, R>, closure: &Closure
         push_back(context, "hung_up");
     } else if tally.answers == 0 && !at_recipient {
         session_refused(shard, group, index, closure);
-    } else if tally.answers == 0 && group.routes[index].strike(HANGUPS_MAX) {
-        group.routes[index].take_down(R::now() + DOWN, "hung_up");
+    } else if tally.answers == 0 && group.routes[index].on_connection_lost(HANGUPS_MAX) {
+        group.routes[index].set_down(R::now() + DOWN, "hung_up");
     }
 }
 
@@ -248,8 +248,8 @@ pub(super) fn slow_down<R: Runtime>(context: &ProbeContext<'_, R>, said: &Classi
     let until = pace.pause(now).unwrap_or(now);
     drop(pace);
     pushed(group, index, said.rule, until, now);
-    if first && said.class == Class::Policy && context.route().warn(REST_AFTER) {
-        context.route().take_down(now + DOWN, said.rule);
+    if first && said.class == Class::Policy && context.route().on_warning(REST_AFTER) {
+        context.route().set_down(now + DOWN, said.rule);
         if rest::is_block(shard, said) {
             rest::blocked(shard, group, said.rule);
         }

@@ -18,7 +18,8 @@ use engine_proto::smtp::reply::Reply;
 use engine_proto::verdict::catch_all::{ControlFinding, settle};
 use engine_proto::verdict::classify::{Classification, classify, reason_at_rcpt};
 use engine_proto::verdict::evidence::{
-    CHECKPOINT_MIN, Held, Proof, Question, REFUSALS_CARRIED_MAX, RUN_MIN, Released, SessionEvidence, Told,
+    CHECKPOINT_MIN, Held, Proof, ProofQuestion, REFUSALS_CARRIED_MAX, RUN_MIN, Released, SessionEvidence,
+    Told,
 };
 use engine_proto::verdict::{Class, Reason, Scope, Stage};
 use std::collections::BTreeMap;
@@ -88,8 +89,12 @@ pub(super) async fn open_with_known<R: Runtime>(
         return None;
     }
     state.opened = Some(1);
-    let asked =
-        Asked { question: Question::KnownFirst, recipient, private: true, elsewhere: Some(Rc::clone(&host)) };
+    let asked = AskedControls {
+        question: ProofQuestion::KnownFirst,
+        recipient,
+        private: true,
+        elsewhere: Some(Rc::clone(&host)),
+    };
     let after = ask(context, session, state, vec![asked]).await;
     if state.held.evidence.borrow().has_accepted() {
         return Some(after);
@@ -111,8 +116,8 @@ fn bears_another<R: Runtime>(context: &ProbeContext<'_, R>, session: &Session<R>
 }
 
 /// A question with the recipient that it is asked about.
-struct Asked {
-    question: Question,
+struct AskedControls {
+    question: ProofQuestion,
     recipient: String,
     /// It is another's mailbox, of which nobody else is to hear.
     private: bool,
@@ -124,9 +129,9 @@ struct Asked {
 fn askable<R: Runtime>(
     context: &ProbeContext<'_, R>,
     state: &SessionState,
-    questions: Vec<Question>,
-) -> Vec<Asked> {
-    let mut asked: Vec<Asked> = Vec::new();
+    questions: Vec<ProofQuestion>,
+) -> Vec<AskedControls> {
+    let mut asked: Vec<AskedControls> = Vec::new();
     for question in questions.into_iter().take(TRANSACTION_RECIPIENTS_MAX) {
         let found = recipient(context, state, question);
         let Some((recipient, private, elsewhere)) = found else {
@@ -139,17 +144,17 @@ fn askable<R: Runtime>(
             // The rest is asked in the next transaction.
             break;
         }
-        asked.push(Asked { question, recipient, private, elsewhere });
+        asked.push(AskedControls { question, recipient, private, elsewhere });
     }
     asked
 }
 
 /// Leaves what the session bears, where it may have so many more recipients and so many more refusals: a server that has
 /// changed refuses known mailboxes as well. The rest is asked in another session.
-fn fit(asked: &mut Vec<Asked>, (recipients, refusals): (usize, usize)) {
+fn fit(asked: &mut Vec<AskedControls>, (recipients, refusals): (usize, usize)) {
     let most = recipients.min(refusals);
     if asked.len() > most {
-        asked.retain(|asked| matches!(asked.question, Question::Control { second: false, .. }));
+        asked.retain(|asked| matches!(asked.question, ProofQuestion::Control { second: false, .. }));
         asked.truncate(most);
     }
 }
@@ -158,25 +163,25 @@ fn fit(asked: &mut Vec<Asked>, (recipients, refusals): (usize, usize)) {
 fn recipient<R: Runtime>(
     context: &ProbeContext<'_, R>,
     state: &SessionState,
-    question: Question,
+    question: ProofQuestion,
 ) -> Option<(String, bool, Option<Rc<str>>)> {
     let evidence = state.held.evidence.borrow();
     let of = |domain: Option<u64>, held| evidence.recipient(domain, held).map(|work| &work.address);
     match question {
-        Question::Control { domain, second } => {
+        ProofQuestion::Control { domain, second } => {
             let domain = of(Some(domain), None)?.domain();
             Some((context.shard.control_recipient(domain, second), false, None))
         }
-        Question::RefusedBefore { domain } => {
+        ProofQuestion::RefusedBefore { domain } => {
             of(Some(domain), Some(Held::Refused)).map(|address| (address.as_str().to_owned(), true, None))
         }
-        Question::Postmaster => {
+        ProofQuestion::Postmaster => {
             let domain = of(None, Some(Held::Refused)).or_else(|| of(None, Some(Held::Denied)))?.domain();
             Some((format!("postmaster@{}", domain.as_str()), false, None))
         }
         // It is chosen by whoever asks it.
-        Question::KnownFirst => None,
-        Question::Known { domain } => {
+        ProofQuestion::KnownFirst => None,
+        ProofQuestion::Known { domain } => {
             let held =
                 of(domain, Some(Held::Accepted)).map(|address| (address.as_str().to_owned(), true, None));
             let kept = || context.known_mailbox(state).map(|(address, host)| (address, true, Some(host)));
@@ -190,7 +195,7 @@ async fn ask<R: Runtime>(
     context: &ProbeContext<'_, R>,
     session: &mut Session<R>,
     state: &mut SessionState,
-    asked: Vec<Asked>,
+    asked: Vec<AskedControls>,
 ) -> NextStep {
     let (shard, now) = (context.shard, R::now());
     session.limit = now + shard.session_limit;
@@ -203,7 +208,7 @@ async fn ask<R: Runtime>(
 
 /// Questions by their places in the transaction, until they have their answers.
 pub(super) struct Questions {
-    asked: Vec<Option<Asked>>,
+    asked: Vec<Option<AskedControls>>,
     held: Rc<HeldAnswers>,
     /// The transaction names another's mailbox.
     private: bool,
@@ -216,13 +221,13 @@ impl Questions {
         state: &SessionState,
         works: &[Work],
     ) -> Questions {
-        let mut asked: Vec<Option<Asked>> = Vec::new();
+        let mut asked: Vec<Option<AskedControls>> = Vec::new();
         for work in works.iter().filter(|_| state.one_transaction) {
             let domain = work.address.domain();
-            let question = Question::Control { domain: context.number(domain), second: false };
+            let question = ProofQuestion::Control { domain: context.number(domain), second: false };
             if !asked.iter().flatten().any(|asked| asked.question == question) {
                 let recipient = context.shard.control_recipient(domain, false);
-                asked.push(Some(Asked { question, recipient, private: false, elsewhere: None }));
+                asked.push(Some(AskedControls { question, recipient, private: false, elsewhere: None }));
             }
         }
         Questions { asked, held: Rc::clone(&state.held), private: false }
@@ -275,7 +280,9 @@ impl<R: Runtime> Recipients<R> for Questions {
         blame(context, closure, tally);
         let at = self.asked.iter().flatten().next();
         let domain = match at.map(|asked| asked.question) {
-            Some(Question::Control { domain, .. } | Question::Known { domain: Some(domain) }) => domain,
+            Some(ProofQuestion::Control { domain, .. } | ProofQuestion::Known { domain: Some(domain) }) => {
+                domain
+            }
             _ => return,
         };
         if ends_at_recipient(closure) {
@@ -301,7 +308,7 @@ fn without_names(line: &str) -> Option<String> {
 fn answered<R: Runtime>(
     context: &ProbeContext<'_, R>,
     held: &HeldAnswers,
-    asked: &Asked,
+    asked: &AskedControls,
     heard: &Answered<'_>,
 ) -> ReplyEffect {
     let Answered { reply, behind_others, at, .. } = *heard;
@@ -328,8 +335,8 @@ fn answered<R: Runtime>(
         told = Told::Nothing;
     }
     match (asked.question, told) {
-        (Question::Control { .. }, Told::Nothing) => held.on_unclear_control(&said),
-        (Question::Control { domain, .. }, Told::Refused | Told::Accepted) => {
+        (ProofQuestion::Control { .. }, Told::Nothing) => held.on_unclear_control(&said),
+        (ProofQuestion::Control { domain, .. }, Told::Refused | Told::Accepted) => {
             let postmaster = held.postmaster.borrow_mut().take_if(|(at, _)| *at == domain);
             match postmaster {
                 Some((_, postmaster)) if told == Told::Refused => context.on_known(&postmaster, true, at),
@@ -341,16 +348,16 @@ fn answered<R: Runtime>(
             }
         }
         // This host has accepted it now, whichever did before.
-        (Question::Known { .. } | Question::KnownFirst, Told::Accepted) => {
+        (ProofQuestion::Known { .. } | ProofQuestion::KnownFirst, Told::Accepted) => {
             context.on_known_again(&asked.recipient, at);
         }
-        (Question::Postmaster, Told::Accepted) => {
+        (ProofQuestion::Postmaster, Told::Accepted) => {
             let recipient = Address::parse(&asked.recipient).ok();
             let domain = recipient.map(|address| context.number(address.domain()));
             held.postmaster.replace(domain.map(|domain| (domain, asked.recipient.clone())));
             context.on_known(&asked.recipient, false, at);
         }
-        (Question::Postmaster, _) => {
+        (ProofQuestion::Postmaster, _) => {
             if let Some(domain) =
                 Address::parse(&asked.recipient).ok().map(|address| address.domain().clone())
             {
@@ -370,14 +377,14 @@ fn answered<R: Runtime>(
     if is_answer { ReplyEffect::Answer } else { ReplyEffect::Refusal }
 }
 
-fn name(question: Question) -> &'static str {
+fn name(question: ProofQuestion) -> &'static str {
     match question {
-        Question::Control { second: false, .. } => "control recipient",
-        Question::Control { second: true, .. } => "second control recipient",
-        Question::Known { .. } => "a mailbox that was accepted before, asked again",
-        Question::KnownFirst => "a mailbox that was accepted before, asked first",
-        Question::RefusedBefore { .. } => "a recipient that was refused before, asked again",
-        Question::Postmaster => "postmaster",
+        ProofQuestion::Control { second: false, .. } => "control recipient",
+        ProofQuestion::Control { second: true, .. } => "second control recipient",
+        ProofQuestion::Known { .. } => "a mailbox that was accepted before, asked again",
+        ProofQuestion::KnownFirst => "a mailbox that was accepted before, asked first",
+        ProofQuestion::RefusedBefore { .. } => "a recipient that was refused before, asked again",
+        ProofQuestion::Postmaster => "postmaster",
     }
 }
 
@@ -427,7 +434,7 @@ pub(super) fn release<R: Runtime>(
     // In front of those who wait, in the order in which they were asked about.
     again.into_iter().rev().for_each(|work| context.group.put_back(work));
     if context.route().changes.get() >= CHANGES_MAX {
-        context.route().take_down(now + DOWN, CHANGED);
+        context.route().set_down(now + DOWN, CHANGED);
     }
     after
 }

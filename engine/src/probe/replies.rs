@@ -60,11 +60,11 @@ pub(super) fn answered<R: Runtime>(
         }
         _ if said.scope == Scope::Session => {
             // Twice the same, from it or from others here: another address may do, above all one of the other family.
-            let known = route.says_so(said.rule);
+            let known = route.is_repeated(said.rule);
             if work.returns > 0 || known {
                 work.tried |= 1 << index;
             }
-            route.refuses(said.rule);
+            route.on_session_refused(said.rule);
             if said.to_all || reply.is_permanent() {
                 route.on_refused_alike(&said, false, known, work.address.domain());
             }
@@ -330,7 +330,7 @@ pub(super) fn mail_refused<R: Runtime>(
         push_back(context, said.rule);
     } else if !utf8 && (block || reply.is_permanent()) {
         // It is about us or our reverse-path: the host would say it to each of thousands.
-        context.route().take_down(R::now() + DOWN, said.rule);
+        context.route().set_down(R::now() + DOWN, said.rule);
     }
     for mut work in works.into_iter().rev() {
         work.note(|| in_words(&said));

@@ -185,7 +185,7 @@ pub(super) async fn hear<R: Runtime>(
 impl<R: Runtime> ProbeContext<'_, R> {
     /// The server answered for a recipient.
     fn on_answer(&self) {
-        self.group.routes[self.index].works();
+        self.group.routes[self.index].on_answer();
         self.shard.shared.reached(self.group.source.get());
         self.shard.answers.set(self.shard.answers.get() + 1);
     }

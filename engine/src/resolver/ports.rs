@@ -30,7 +30,7 @@ const PORT_LIFE: Duration = Duration::from_secs(60);
 const PORT_TICK: Duration = Duration::from_secs(5);
 /// How long a socket is left alone after an error.
 const PORT_ERROR_PAUSE: Duration = Duration::from_millis(10);
-/// Room for a datagram: more than EDNS lets a resolver send.
+/// QuestionRoom for a datagram: more than EDNS lets a resolver send.
 const DATAGRAM_BYTES: usize = 2048;
 /// So many datagrams are taken from a socket before others have their turn.
 const TAKEN_MAX: usize = 64;

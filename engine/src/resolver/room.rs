@@ -1,4 +1,4 @@
-//! Room for questions: each resolver has a window that all shards share ([`engine_proto::dns::window`]), and what does not fit
+//! QuestionRoom for questions: each resolver has a window that all shards share ([`engine_proto::dns::window`]), and what does not fit
 //! into it waits here. Nothing that waits is late: a question's time counts from when it is sent.
 
 use super::ports::{self, Outgoing, Sent};
@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 /// A shard's part of a resolver's window, and what waits for it.
-pub(super) struct Room<R: Runtime> {
+pub(super) struct QuestionRoom<R: Runtime> {
     /// Questions of this shard that are under way.
     own: Cell<u32>,
     /// The window knows that this shard has questions.
@@ -33,9 +33,9 @@ pub(super) struct Late<R: Runtime> {
     overdue: Overdue,
 }
 
-impl<R: Runtime> Default for Room<R> {
-    fn default() -> Room<R> {
-        Room {
+impl<R: Runtime> Default for QuestionRoom<R> {
+    fn default() -> QuestionRoom<R> {
+        QuestionRoom {
             own: Cell::new(0),
             joined: Cell::new(false),
             urgent: RefCell::default(),
@@ -44,7 +44,7 @@ impl<R: Runtime> Default for Room<R> {
     }
 }
 
-impl<R: Runtime> Room<R> {
+impl<R: Runtime> QuestionRoom<R> {
     /// Lookups that wait.
     pub(super) fn waiting(&self) -> usize {
         self.urgent.borrow().len() + self.patient.borrow().len()
@@ -65,7 +65,7 @@ impl<R: Runtime> Inner<R> {
         &self.health.windows[upstream]
     }
 
-    /// Room for what a lookup has to send; where there is none, it waits.
+    /// QuestionRoom for what a lookup has to send; where there is none, it waits.
     pub(super) fn room_for(&self, pending: &Rc<PendingLookup<R>>, upstream: usize) -> Option<Place> {
         let room = &self.rooms[upstream];
         if !room.joined.replace(true) {

@@ -18,7 +18,7 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// `None` when `deadline` comes first, or up to [`TICK`] later.
 pub(super) fn before<R: Runtime, F: Future>(deadline: Instant, future: F) -> Before<R, F> {
-    Before { future, deadline, place: Place(None), runtime: PhantomData }
+    Before { future, deadline, place: DeadlinePlace(None), runtime: PhantomData }
 }
 
 pin_project_lite::pin_project! {
@@ -27,7 +27,7 @@ pin_project_lite::pin_project! {
         #[pin]
         future: F,
         deadline: Instant,
-        place: Place,
+        place: DeadlinePlace,
         runtime: PhantomData<R>,
     }
 }
@@ -90,9 +90,9 @@ enum Slot {
 }
 
 /// A slot of the table, given back when the future is dropped.
-struct Place(Option<u32>);
+struct DeadlinePlace(Option<u32>);
 
-impl Drop for Place {
+impl Drop for DeadlinePlace {
     fn drop(&mut self) {
         if let Some(place) = self.0 {
             // The thread may be ending, and its table gone.

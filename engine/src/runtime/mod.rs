@@ -87,7 +87,7 @@ pub(crate) trait Datagrams: 'static {
     /// (monoio on epoll keeps one waker for all who wait to write to a socket, so nobody may wait.)
     fn send(&self, datagram: &[u8]) -> io::Result<()>;
 
-    /// Sends datagrams that stand behind each other, each of `length` octets, as [`Datagrams::send`] does. At most
+    /// Sends datagrams that stand behind each other, each of `length` bytes, as [`Datagrams::send`] does. At most
     /// [`SEGMENTS_MAX`].
     ///
     /// # Errors
@@ -200,7 +200,7 @@ fn segment_length(length: u16) -> [u8; CONTROL_BYTES] {
     control
 }
 
-/// A control message with two octets, filled up to a whole word.
+/// A control message with two bytes, filled up to a whole word.
 const CONTROL_BYTES: usize = size_of::<libc::cmsghdr>() + size_of::<usize>();
 
 fn all_or_nothing(sent: io::Result<usize>) -> io::Result<()> {

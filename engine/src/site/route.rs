@@ -53,52 +53,54 @@ pub(crate) struct KnownBy {
 }
 
 impl Route {
-    pub(crate) fn take_down(&self, until: Instant, rule: &'static str) {
+    /// Asks this route no more until then, because of this rule.
+    pub(crate) fn set_down(&self, until: Instant, rule: &'static str) {
         self.down.set(Some((until, rule)));
     }
 
-    pub(crate) fn rest(&self, until: Instant) {
+    /// Opens no session over this route until then.
+    pub(crate) fn set_resting(&self, until: Instant) {
         self.resting.set(Some(until));
     }
 
-    /// A connection died without a word; true when that is once too often.
-    pub(crate) fn strike(&self, patience: u8) -> bool {
+    /// A connection ended without a reply. True when that happened `patience` times in a row.
+    pub(crate) fn on_connection_lost(&self, patience: u8) -> bool {
         self.strikes.set(self.strikes.get().saturating_add(1));
         self.strikes.get() >= patience
     }
 
-    /// It refused to go on with a session, in words that this rule knows.
-    pub(crate) fn refuses(&self, rule: &'static str) {
+    /// The host refused to go on with a session, by this rule.
+    pub(crate) fn on_session_refused(&self, rule: &'static str) {
         self.refused.set(Some(rule));
     }
 
-    /// It ended a session with words about us; true when that is once too often.
-    pub(crate) fn warn(&self, patience: u8) -> bool {
+    /// The host ended a session with a reply about us. True when that happened `patience` times.
+    pub(crate) fn on_warning(&self, patience: u8) -> bool {
         self.warnings.set(self.warnings.get().saturating_add(1));
         self.warnings.get() >= patience
     }
 
-    /// Another session was opened: what was heard in an earlier one may be heard again.
-    pub(crate) fn begins(&self) {
+    /// Another session was opened: the refusal of an earlier one may come again.
+    pub(crate) fn on_session_opened(&self) {
         if let Some(rule) = self.refused.take() {
             self.repeated_rule.set(Some(rule));
         }
     }
 
-    /// Whether an earlier session heard the same, and none has heard anything about a recipient since.
-    pub(crate) fn says_so(&self, rule: &'static str) -> bool {
+    /// Whether an earlier session got the same refusal, and none has got a reply about a recipient since.
+    pub(crate) fn is_repeated(&self, rule: &'static str) -> bool {
         self.repeated_rule.get() == Some(rule)
     }
 
-    /// It said something about a recipient.
+    /// The host replied about a recipient.
     pub(crate) fn on_clear_reply(&self) {
         self.repeated_rule.set(None);
         self.refused.set(None);
         self.refused_alike.take();
     }
 
-    /// It refused a recipient as it may refuse everyone. `block`: it blocks our source. `settled`: no other session has to
-    /// hear it first.
+    /// The host refused a recipient as it may refuse everyone. `block`: it blocks our source. `settled`: no other session
+    /// has to get the same refusal first.
     pub(crate) fn on_refused_alike(
         &self,
         said: &Classification,
@@ -112,12 +114,12 @@ impl Route {
         self.refused_alike.replace(Some(alike));
     }
 
-    /// The refusal that it gives for every recipient.
+    /// The refusal that the host gives for every recipient.
     pub(crate) fn blanket(&self) -> Option<BlanketRefusal> {
         self.refused_alike.borrow().as_ref().and_then(|alike| alike.of_all(&self.host))
     }
 
-    /// Whether it says the same to everyone, or to everyone of a domain.
+    /// Whether the host refuses everyone alike, or everyone of a domain.
     pub(crate) fn is_blanket(&self) -> bool {
         let alike = self.refused_alike.borrow();
         alike
@@ -125,34 +127,35 @@ impl Route {
             .is_some_and(|alike| alike.of_all(&self.host).is_some() || alike.of_domains().next().is_some())
     }
 
-    /// The domains are left alone of which it has refused so many alike.
-    pub(crate) fn shut_domains(&self, now: Instant, until: Instant) {
+    /// Asks the host no more about the domains of which it has refused so many alike.
+    pub(crate) fn set_domains_shut(&self, now: Instant, until: Instant) {
         let alike = self.refused_alike.borrow();
         let Some(alike) = alike.as_ref() else { return };
         let mut shut = self.shut_domains.borrow_mut();
         alike.of_domains().for_each(|domain| shut.shut(domain, now, until, alike.rule()));
     }
 
-    /// Whether it is not asked about the domain now, and why.
-    pub(crate) fn is_shut_for(&self, domain: &Domain, now: Instant) -> Option<&'static str> {
+    /// The rule because of which the host is not asked about the domain now.
+    pub(crate) fn shut_rule(&self, domain: &Domain, now: Instant) -> Option<&'static str> {
         self.shut_domains.borrow().of(domain, now)
     }
 
-    /// Whether it is left alone for what it says to everyone.
+    /// Whether the host is not asked because of a blanket refusal.
     pub(crate) fn is_shut(&self, now: Instant) -> bool {
-        self.blanket().is_some_and(|blanket| self.is_down(now) == Some(blanket.rule))
+        self.blanket().is_some_and(|blanket| self.down_rule(now) == Some(blanket.rule))
     }
 
-    pub(crate) fn works(&self) {
+    /// The host answered for a recipient: it works.
+    pub(crate) fn on_answer(&self) {
         self.strikes.set(0);
     }
 
-    /// A recipient was accepted.
+    /// The host accepted a recipient.
     pub(crate) fn on_accepted(&self) {
         self.warnings.set(0);
     }
 
-    /// Whether nothing is known of it that a route made anew would not know.
+    /// Whether a new route would know as much.
     pub(super) fn is_fresh(&self, now: Instant) -> bool {
         let silent =
             self.refused.get().is_none() && self.repeated_rule.get().is_none() && self.strikes.get() == 0;
@@ -161,15 +164,17 @@ impl Route {
             && self.shut_domains.borrow().is_empty(now)
             && self.changes.get() == 0
             && !self.plain_only.get()
-            && self.is_down(now).is_none()
-            && self.rests(now).is_none()
+            && self.down_rule(now).is_none()
+            && self.resting_until(now).is_none()
     }
 
-    pub(super) fn is_down(&self, now: Instant) -> Option<&'static str> {
+    /// The rule because of which the route is not asked now.
+    pub(super) fn down_rule(&self, now: Instant) -> Option<&'static str> {
         self.down.get().filter(|(until, _)| *until > now).map(|(_, rule)| rule)
     }
 
-    pub(super) fn rests(&self, now: Instant) -> Option<Instant> {
+    /// When the route may be used again, if it rests now.
+    pub(super) fn resting_until(&self, now: Instant) -> Option<Instant> {
         self.resting.get().filter(|&until| until > now)
     }
 }

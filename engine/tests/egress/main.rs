@@ -2,7 +2,7 @@
 
 mod socks;
 
-use engine::config::{DriverChoice, EngineConfig, Network, Pace, RuntimeChoice, SourceConfig, Way};
+use engine::config::{DriverChoice, EngineConfig, Network, Pace, RuntimeChoice, SourceConfig, SourceWay};
 use engine::proto::address::Address;
 use engine::{Client, Engine, Outage, Priority, Request};
 use mailnet::{Mailnet, Running, Scenario};
@@ -39,7 +39,7 @@ fn source(text: &str) -> SourceConfig {
     match text.strip_prefix("ipv6+") {
         Some(text) => {
             let mut source = source(text);
-            let Way::Proxy(proxy) = &mut source.way else { panic!("no proxy") };
+            let SourceWay::Proxy(proxy) = &mut source.way else { panic!("no proxy") };
             proxy.ipv6 = true;
             source
         }

@@ -1,4 +1,4 @@
-//! What handlers get: the request, and what all threads share.
+//! The input of handlers: the request, and the state that all threads share.
 
 use crate::oauth::document::Documents;
 use crate::oauth::fetch::Fetcher;
@@ -13,34 +13,35 @@ use std::rc::Rc;
 use std::sync::Arc;
 use store::Connection;
 
-/// What all threads share of assistants.
+/// The state of assistants that all threads share.
 pub struct Assistants {
-    /// Where we are.
+    /// The URLs of this server.
     pub site: Site,
-    /// Clients that are known by their metadata.
+    /// Clients that are known by the URL of their metadata.
     pub documents: Documents,
     /// Whether documents can be fetched.
     pub(crate) documents_usable: bool,
-    /// Registrations.
+    /// Limits registrations.
     pub throttle: Throttle,
 }
 
-/// What the operator has set.
+/// The settings of the operator.
 pub struct Settings {
     /// The URL under which users and assistants reach the server.
     pub public_url: Option<String>,
-    /// Where the server listens.
+    /// The address of the listener.
     pub listen: SocketAddr,
-    /// Whether it listens with TLS.
+    /// Whether the listener uses TLS.
     pub tls: bool,
-    /// Networks that may be contacted although they are not public.
+    /// Networks that can be contacted although they are not public.
     pub allowed_networks: Vec<Network>,
-    /// Whether peers have addresses of their own. Behind a proxy all have the same, and nothing can be said of their networks.
+    /// Whether each peer connects from its own address. Behind a proxy, all peers have the same address, so networks cannot
+    /// be told apart.
     pub networks_are_told: bool,
 }
 
 impl Assistants {
-    /// Starts what they need; none where they cannot connect, which the log is told.
+    /// Starts the state of assistants. If assistants cannot connect, logs the reason and returns `None`.
     ///
     /// # Errors
     /// A thread could not be started.
@@ -61,32 +62,32 @@ impl Assistants {
     }
 }
 
-/// What the head of a request says, as far as these endpoints care.
+/// The parts of a request head that these endpoints use.
 #[derive(Debug)]
 pub struct Head {
     /// The values of `Authorization`.
     pub authorization: Vec<Vec<u8>>,
     /// The values of `Origin`.
     pub origin: Vec<Vec<u8>>,
-    /// `MCP-Protocol-Version`; none where there are several, as for the next two.
+    /// `MCP-Protocol-Version`; `None` if it is missing or present twice. The same holds for the next two.
     pub version: Option<String>,
     /// `Mcp-Method`.
     pub method: Option<String>,
     /// `Mcp-Name`.
     pub name: Option<String>,
-    /// Who connected.
+    /// The IP address of the peer.
     pub peer: IpAddr,
 }
 
-/// One request, as handlers see it.
+/// One request, as the handler gets it.
 pub struct Call {
-    /// The thread's state.
+    /// The state of the thread.
     pub checks: Rc<Checks>,
-    /// What all threads share.
+    /// The state that all threads share.
     pub assistants: Arc<Assistants>,
-    /// The head.
+    /// The head of the request.
     pub head: Head,
-    /// Of which connection it is; there is one wherever the route asks for it.
+    /// The connection of the request; always `Some` if the route requires it.
     pub connection: Option<Connection>,
     /// The body; empty on GET.
     pub body: Bytes,

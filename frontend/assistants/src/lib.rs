@@ -1,7 +1,7 @@
-//! The endpoints that assistants' programs call: one table of method, path, body, who may ask, and handler.
+//! The endpoints that the programs of assistants call: one table of method, path, body, access rule and handler.
 //!
-//! Beside the API, as they keep other forms: OAuth's errors, JSON-RPC's answers, tokens in place of keys. What users see
-//! in a browser on the way to a connection is the dashboard's.
+//! They are separate from the API because their formats differ: errors of OAuth, answers of JSON-RPC, and tokens instead of
+//! keys. The pages that users see in a browser on the way to a connection belong to the dashboard.
 
 mod call;
 pub mod mcp;
@@ -26,14 +26,14 @@ use store::clock;
 
 type Handler = fn(Call) -> Pin<Box<dyn Future<Output = Reply>>>;
 
-/// One line of the table.
+/// One row of the table.
 pub struct Route {
     method: Method,
-    /// The path, and what logs call it.
+    /// The path, which is also the name in logs.
     pub path: &'static str,
-    /// The type of the body, if one is read.
+    /// The type of the body, if the route reads a body.
     pub body: Option<ContentType>,
-    /// Only with the access token of a connection.
+    /// Whether the route requires the access token of a connection.
     connected: bool,
     handler: Handler,
 }
@@ -42,7 +42,8 @@ const fn open(method: Method, path: &'static str, body: Option<ContentType>, han
     Route { method, path, body, connected: false, handler }
 }
 
-/// The table. Metadata of the resource is where RFC 9728 3.1 puts it, and where clients look that leave out the path.
+/// All routes. The metadata of the resource is at the path of RFC 9728 3.1, and at the path without `/mcp`, which some
+/// clients use.
 const ROUTES: &[Route] = &[
     open(Method::Get, RESOURCE_METADATA, None, |call| Box::pin(resource_metadata(call))),
     open(Method::Get, "/.well-known/oauth-protected-resource", None, |call| {
@@ -77,7 +78,7 @@ impl route::Route for Route {
     }
 }
 
-/// Finds the route; none where the path is not one of these.
+/// Finds the route; `None` if no route has this path.
 ///
 /// # Errors
 /// 405.
@@ -86,10 +87,10 @@ pub fn find(method: &str, path: &str) -> Option<Result<&'static Route, Refusal>>
 }
 
 impl Route {
-    /// Whether the request may be answered, before anything of its body is read, and of which connection it is.
+    /// Checks the access rule before the body is read. Returns the connection of the request.
     ///
     /// # Errors
-    /// The answer in place of the handler's.
+    /// The answer that refuses the request.
     pub fn admit(
         &self,
         checks: &Checks,
@@ -99,16 +100,16 @@ impl Route {
         if !self.connected {
             return Ok(None);
         }
-        // A page of another site that a browser took for ours, by whatever trick, says here whose it is.
+        // If a page of another site tricks a browser into this request, `Origin` names that site.
         let ours = assistants.site.issuer().as_bytes();
         if head.origin.iter().any(|origin| !origin.eq_ignore_ascii_case(ours)) {
-            let error = json!({ "code": -32600, "message": "this Origin may not come here" });
+            let error = json!({ "code": -32600, "message": "requests from this Origin are not allowed" });
             return Err(json_reply(403, &json!({ "jsonrpc": "2.0", "error": error })));
         }
         authenticate(checks, assistants, head).map(Some)
     }
 
-    /// Answers.
+    /// Calls the handler.
     pub async fn answer(&self, call: Call) -> Reply {
         (self.handler)(call).await
     }
@@ -124,9 +125,9 @@ fn authenticate(checks: &Checks, assistants: &Assistants, head: &Head) -> Result
         [] => None,
         _ => return Err(refuse(true, "there is more than one Authorization header")),
     };
-    let Some(token) = token else { return Err(refuse(false, "connect first: this needs an access token")) };
+    let Some(token) = token else { return Err(refuse(false, "connect first: an access token is required")) };
     let secret = std::str::from_utf8(token).ok().and_then(Secret::parse_access);
-    let Some(secret) = secret else { return Err(refuse(true, "this is no access token of a connection")) };
+    let Some(secret) = secret else { return Err(refuse(true, "this is not a connection's access token")) };
     match checks.store.connection_of(&secret.hash(), clock::now()) {
         Ok(Some(connection)) => Ok(connection),
         Ok(None) => Err(refuse(true, "the token has expired, or its connection has ended")),
@@ -134,7 +135,7 @@ fn authenticate(checks: &Checks, assistants: &Assistants, head: &Head) -> Result
     }
 }
 
-/// For a while: it changes with the configuration alone.
+/// How long clients can cache metadata. Metadata changes only with the configuration.
 const KEPT: &str = "public, max-age=300";
 
 async fn resource_metadata(call: Call) -> Reply {

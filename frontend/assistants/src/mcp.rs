@@ -1,7 +1,7 @@
-//! What assistants talk to: a server of the Model Context Protocol with two tools.
+//! A server of the Model Context Protocol for assistants, with two tools.
 //!
-//! Who comes here has an access token of a connection ([`crate::oauth`]). Every message is answered by itself, in
-//! JSON; there are no sessions and no streams, as this server never begins to speak.
+//! Each caller has an access token of a connection ([`crate::oauth`]). Each message gets its own answer, in JSON. There are
+//! no sessions and no streams, because this server never starts an exchange.
 
 pub mod message;
 pub mod tools;
@@ -23,28 +23,28 @@ use store::rate_limit::Row;
 use store::{AttemptError, Connection};
 use tools::VerifyCall;
 
-/// How long a client may keep what is the same for everybody until the next version.
+/// How long a client can cache content that is the same for all users of a version, in milliseconds.
 const KEPT_MS: u64 = 60 * 60 * 1000;
 
 const INSTRUCTIONS: &str = "Checks e-mail addresses for deliverability. Fast checks are free. Full checks ask the \
-    recipient's mail server and are few: the user has set how many this connection may make. Check nothing that the \
-    user did not ask about.";
+    recipient's mail server, and their number is limited: the user sets how many this connection can make. Check only \
+    addresses that the user asks about.";
 
-/// Who asks, and what the answer may need.
+/// The connection of a request, and the state for the answer.
 pub struct Visit<'v> {
-    /// The thread's state.
+    /// The state of the thread.
     pub checks: &'v Rc<Checks>,
-    /// Where the user sees their connections.
+    /// The URLs of this server, for links to the page of connections.
     pub site: &'v Site,
-    /// The connection, as it was when the request came.
+    /// The connection, as it was when the request arrived.
     pub connection: &'v Connection,
 }
 
-/// Why a tool has no answer: what the model is told, which can act on it or tell its user.
+/// The error of a tool, as a message for the model. The model can react to it or tell its user.
 struct ToolError(String);
 
 impl Visit<'_> {
-    /// Answers one POST.
+    /// Answers one POST request.
     pub async fn answer(&self, headers: Headers<'_>, body: &[u8]) -> Answer {
         let request = match message::read(body, headers) {
             Ok(Message::Request(request)) => request,
@@ -94,7 +94,7 @@ impl Visit<'_> {
             Mode::Full => self.full_check(call).await?,
         };
         let mode = if mode == Mode::Full { "full" } else { "fast" };
-        self.checks.tally.checked(counters::Checked { mode, reason: verification.reason.as_str() });
+        self.checks.tally.checked(counters::CountedCheck { mode, reason: verification.reason.as_str() });
         let mut value =
             serde_json::to_value(&verification).map_err(|error| Refusal::defect().inside(error))?;
         value["full_checks_left"] = self.left()?.into();
@@ -144,7 +144,7 @@ impl Visit<'_> {
         Ok(value)
     }
 
-    /// A connection is under the limits of a key of its account.
+    /// Counts a call. A connection has the same limits as a key of its account.
     fn count(&self, row: Row) -> Result<(), ToolError> {
         let terms = self.checks.store.terms(self.connection.account);
         let terms = terms.ok_or_else(|| Refusal::defect().inside("a connection's account is not there"))?;
@@ -153,7 +153,7 @@ impl Visit<'_> {
         Ok(())
     }
 
-    /// Full checks left, as of now.
+    /// Full checks that are left now.
     fn left(&self) -> Result<u32, Refusal> {
         let all = self.checks.store.connections(self.connection.account, clock::now())?;
         Ok(all.iter().find(|found| found.id == self.connection.id).map_or(0, Connection::left))
@@ -163,8 +163,8 @@ impl Visit<'_> {
         let connections = self.site.url("/connections");
         ToolError(match allowance {
             0 => format!(
-                "full_checks_not_allowed: the user has allowed this connection no full checks. Use mode \"fast\", which \
-                 is free, or ask the user to connect again and to allow some ({connections})."
+                "full_checks_not_allowed: the user allows this connection no full checks. Use mode \"fast\", which is \
+                 free, or ask the user to connect again and to allow full checks ({connections})."
             ),
             _ => format!(
                 "full_checks_used_up: this connection has made all of its {allowance} full checks. Use mode \"fast\", \
@@ -179,7 +179,7 @@ impl Visit<'_> {
     }
 }
 
-/// Errors of the API in a form that a model can act on. What only we can act on is logged.
+/// Converts errors of the API to a form that a model can act on. Errors that only the operator can act on are logged.
 impl From<Refusal> for ToolError {
     fn from(refusal: Refusal) -> ToolError {
         if let Some(inside) = &refusal.inside {
@@ -208,7 +208,7 @@ fn text(text: &str) -> Value {
     json!([{ "type": "text", "text": text }])
 }
 
-/// The revision that the client asked for if we have it, else our newest with a handshake.
+/// Answers `initialize` with the client's revision if it is supported, otherwise with the newest one that has a handshake.
 fn handshake(params: &Map<String, Value>) -> Value {
     let asked = params.get("protocolVersion").and_then(Value::as_str);
     let version = LEGACY.into_iter().find(|known| Some(*known) == asked).unwrap_or(LEGACY[0]);

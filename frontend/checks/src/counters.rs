@@ -36,7 +36,7 @@ pub struct Counts {
     /// By route and method.
     pub latencies: BTreeMap<(&'static str, &'static str), Histogram>,
     /// Addresses that got a verdict.
-    pub checks: BTreeMap<Checked, u64>,
+    pub checks: BTreeMap<CountedCheck, u64>,
 }
 
 /// What is counted of a request. All of it comes from tables: of routes, methods and statuses.
@@ -52,7 +52,7 @@ pub struct Answered {
 
 /// What is counted of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Checked {
+pub struct CountedCheck {
     /// `full`, `fast`, `batch` or `test`.
     pub mode: &'static str,
     /// The reason, as the API spells it.
@@ -70,7 +70,7 @@ impl Tally {
     }
 
     /// Counts an address that got a verdict.
-    pub fn checked(&self, what: Checked) {
+    pub fn checked(&self, what: CountedCheck) {
         *self.counts().checks.entry(what).or_default() += 1;
     }
 

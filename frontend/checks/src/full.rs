@@ -53,7 +53,7 @@ pub struct Payer {
 }
 
 /// Who asks about what.
-struct Question {
+struct PaidQuestion {
     payer: Payer,
     address: Address,
     hash: AddressHash,
@@ -71,7 +71,7 @@ pub async fn check(checks: &Rc<Checks>, payer: Payer, address: Address) -> Resul
     let checks = Rc::clone(checks);
     monoio::spawn(async move {
         let _guard = checks.drain.guard();
-        one_at_a_time(&checks, Question { payer, address, hash }).await
+        one_at_a_time(&checks, PaidQuestion { payer, address, hash }).await
     })
     .await
 }
@@ -80,7 +80,7 @@ pub async fn check(checks: &Rc<Checks>, payer: Payer, address: Address) -> Resul
 /// fails, so do those behind it.
 ///
 /// What a connection may not is no reason to fail anybody else.
-async fn one_at_a_time(checks: &Checks, question: Question) -> Result<Checked, CheckError> {
+async fn one_at_a_time(checks: &Checks, question: PaidQuestion) -> Result<Checked, CheckError> {
     loop {
         match checks.shared_checks.join((question.payer.account, question.hash)) {
             Joined::First(check) => {
@@ -102,7 +102,7 @@ async fn one_at_a_time(checks: &Checks, question: Question) -> Result<Checked, C
 }
 
 /// From here on nobody else checks the address for this account, so what the store says stays true.
-async fn look_then_charge(checks: &Checks, question: &Question) -> Result<Checked, CheckError> {
+async fn look_then_charge(checks: &Checks, question: &PaidQuestion) -> Result<Checked, CheckError> {
     let now = clock::now();
     let Payer { account, connection } = question.payer;
     let known = checks.store.known(account, &question.hash, now)?;

@@ -46,7 +46,7 @@ pub struct Gateways(pub Vec<Gateway>);
 
 /// Whom a gateway's request is for.
 #[derive(PartialEq, Eq)]
-pub struct Guest<'g> {
+pub struct GatewayGuest<'g> {
     /// Who it is.
     pub user: String,
     /// The id of our plan for them.
@@ -115,11 +115,11 @@ impl Gateway {
     ///
     /// # Errors
     /// Everything that is wrong with its headers.
-    pub fn guest<'h>(&self, values: impl Fn(&str) -> Vec<&'h [u8]>) -> Result<Guest<'_>, Vec<Issue>> {
+    pub fn guest<'h>(&self, values: impl Fn(&str) -> Vec<&'h [u8]>) -> Result<GatewayGuest<'_>, Vec<Issue>> {
         let user = one("user", &values(&self.user_header)).and_then(user_name);
         let plan = one("plan", &values(&self.plan_header)).and_then(|value| self.plan(value));
         match (user, plan) {
-            (Ok(user), Ok(plan)) => Ok(Guest { user, plan }),
+            (Ok(user), Ok(plan)) => Ok(GatewayGuest { user, plan }),
             (user, plan) => Err(user.err().into_iter().chain(plan.err()).collect()),
         }
     }

@@ -1,12 +1,12 @@
-//! Panics stay in the task that had them.
+//! Panics of tasks.
 //!
-//! A panic that left a task would end the executor, and with it every connection of the thread. Its message may
-//! quote what it choked on, an address perhaps, so only the place in the code is logged.
+//! A panic that leaves a task ends the executor, and with it every connection of the thread. So each task catches its own. The
+//! message of a panic may quote its input, for example an address, so only the place in the code is logged.
 
+use futures_lite::FutureExt;
 use std::any::Any;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
-use std::pin::{Pin, pin};
+use std::panic::{AssertUnwindSafe, set_hook};
 
 /// A task panicked.
 #[derive(Debug, PartialEq, Eq)]
@@ -17,18 +17,10 @@ pub struct Panicked;
 /// What it shares with others must stand a panic: shared state here is changed by short calls that hold no borrow
 /// across an await.
 pub async fn catch_panic<F: Future>(future: F) -> Result<F::Output, Panicked> {
-    let mut future = pin!(future);
-    std::future::poll_fn(move |cx| {
-        let mut poll = || Pin::new(&mut future).poll(cx);
-        match catch_unwind(AssertUnwindSafe(&mut poll)) {
-            Ok(polled) => polled.map(Ok),
-            Err(payload) => {
-                forget(payload);
-                std::task::Poll::Ready(Err(Panicked))
-            }
-        }
+    AssertUnwindSafe(future).catch_unwind().await.map_err(|payload| {
+        forget(payload);
+        Panicked
     })
-    .await
 }
 
 /// Drops the payload of a panic without dropping it: that can panic again.
@@ -47,6 +39,7 @@ pub fn log_panics() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
     fn run<F: Future>(future: F) -> F::Output {

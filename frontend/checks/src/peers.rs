@@ -12,7 +12,7 @@ pub struct Peers {
 }
 
 /// One connection of a peer, until it is dropped.
-pub struct Guest {
+pub struct PeerGuard {
     peers: Arc<Peers>,
     /// None where nobody counts.
     network: Option<IpAddr>,
@@ -25,9 +25,9 @@ impl Peers {
     }
 
     /// One more connection of a peer; `None` when it has enough.
-    pub fn enter(self: &Arc<Peers>, address: IpAddr) -> Option<Guest> {
+    pub fn enter(self: &Arc<Peers>, address: IpAddr) -> Option<PeerGuard> {
         if self.max == 0 {
-            return Some(Guest { peers: Arc::clone(self), network: None });
+            return Some(PeerGuard { peers: Arc::clone(self), network: None });
         }
         let network = network(address);
         let mut open = self.lock();
@@ -37,7 +37,7 @@ impl Peers {
         }
         *count += 1;
         drop(open);
-        Some(Guest { peers: Arc::clone(self), network: Some(network) })
+        Some(PeerGuard { peers: Arc::clone(self), network: Some(network) })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
@@ -45,7 +45,7 @@ impl Peers {
     }
 }
 
-impl Drop for Guest {
+impl Drop for PeerGuard {
     fn drop(&mut self) {
         let Some(network) = self.network else { return };
         let mut open = self.peers.lock();

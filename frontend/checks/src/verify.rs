@@ -38,7 +38,7 @@ pub async fn verify(
         (Mode::Full, KeyMode::Live) => "full",
         (Mode::Full, KeyMode::Test) => "test",
     };
-    checks.tally.checked(counters::Checked { mode, reason: verification.reason.as_str() });
+    checks.tally.checked(counters::CountedCheck { mode, reason: verification.reason.as_str() });
     Ok(verification)
 }
 

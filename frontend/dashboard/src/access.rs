@@ -1,24 +1,24 @@
-//! Who may ask for a page, and what is read of the body.
+//! The access rule of a page, and the kind of body that it reads.
 
-/// Who may ask.
+/// The access rule of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Anybody; a form has the token of a session, or of a visitor without one.
+    /// Everyone. A form carries the token of a session, or of a visitor without a session.
     Anybody,
-    /// Whoever has signed in; a form has the session's token.
+    /// Signed-in users only. A form carries the token of the session.
     SignedIn,
 }
 
-/// What is read of a body.
+/// The kind of body that a page reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Body {
-    /// Nothing.
+    /// No body.
     None,
-    /// The fields of a form, whose origin and token are checked before the handler runs.
+    /// The fields of a form. The origin and the token are checked before the handler runs.
     Form {
-        /// The longest that is read.
+        /// Longest body, in bytes.
         bytes_max: usize,
     },
-    /// A form with a file, which the handler takes in as it comes; the handler checks its token.
+    /// A form with a file. The handler reads the file while it arrives, and checks the token.
     Upload,
 }

@@ -1,5 +1,5 @@
-//! The style and the script, inside of the binary. Their names hold a hash of their content, so that browsers may keep
-//! them for ever and get new ones with a new version.
+//! The style and the script, embedded in the binary. Their names contain a hash of their content, so browsers can keep them
+//! forever and load new files after an upgrade.
 
 use crate::problem::Problem;
 use crate::visit::Visit;
@@ -38,7 +38,7 @@ pub static SCRIPT: Asset = Asset {
 const KEPT: &str = "public, max-age=31536000, immutable";
 
 impl Asset {
-    /// Where pages find it.
+    /// The path of the file on this server.
     pub fn path(&self) -> String {
         format!("/assets/{}", *self.name)
     }
@@ -54,7 +54,7 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     find(&visit.parameter).ok_or_else(Problem::not_found)
 }
 
-/// The file of this name.
+/// The answer with the file of this name.
 pub fn find(name: &str) -> Option<Reply> {
     let asset = [&STYLE, &SCRIPT].into_iter().find(|asset| *asset.name == name)?;
     let reply = Reply { status: 200, headers: Vec::new(), body: asset.text.as_bytes().to_vec() };

@@ -1,6 +1,6 @@
-//! `/try`: one address, checked as the API would: the same repeats, charge and limits.
+//! `/try`: checks one address in the same way as the API, with the same repeats, charges and limits.
 //!
-//! For limits the dashboard counts as one more key of the account.
+//! The limits treat the dashboard as one more key of the account.
 
 use super::form::token_field;
 use super::signin::{EMAIL_BYTES_MAX, notice};
@@ -8,7 +8,7 @@ use super::{chart, page};
 use crate::problem::Problem;
 use crate::visit::Visit;
 use api::{Findings, Reason};
-use checks::counters::Checked;
+use checks::counters::CountedCheck;
 use checks::full::Payer;
 use checks::{fast, full};
 use engine::proto::address::Address;
@@ -18,7 +18,7 @@ use store::clock;
 use store::rate_limit::Row;
 use store::{AccountId, KeyId};
 
-/// What came of a check.
+/// The result of a check.
 struct Outcome {
     email: String,
     reason: Reason,
@@ -48,14 +48,14 @@ pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
     match checked {
         Ok(outcome) => {
             let mode = if is_fast { "fast" } else { "full" };
-            visit.checks.tally.checked(Checked { mode, reason: outcome.reason.as_str() });
+            visit.checks.tally.checked(CountedCheck { mode, reason: outcome.reason.as_str() });
             render(&visit, &email, None, Some(outcome))
         }
         Err(problem) => refuse(&visit, &email, problem.message(), problem.status()),
     }
 }
 
-/// Counts against the account's limits, under an id that no key has: keys' ids are never an account's.
+/// Counts a check against the account's limits, under the account's id. No key has the id of an account.
 pub fn count(visit: &Visit, account: AccountId, row: Row) -> Result<(), Problem> {
     let terms = visit.checks.store.terms(account).ok_or_else(Problem::not_found)?;
     let key = KeyId::from_bytes(account.to_bytes());
@@ -65,10 +65,10 @@ pub fn count(visit: &Visit, account: AccountId, row: Row) -> Result<(), Problem>
 
 async fn check(visit: &Visit, account: AccountId, email: &str) -> Result<Outcome, Problem> {
     let (reason, cost) = match Address::parse(email) {
-        Err(_) => (Reason::InvalidSyntax, "Nothing: an address that cannot be is free."),
+        Err(_) => (Reason::InvalidSyntax, "Nothing: the check of an invalid address is free."),
         Ok(address) => {
             let checked = full::check(&visit.checks, Payer { account, connection: None }, address).await?;
-            let repeat = "Nothing: your own answer of the last 24 hours.";
+            let repeat = "Nothing: this is your own answer from the last 24 hours.";
             (checked.reason, if checked.cached { repeat } else { "1 credit." })
         }
     };
@@ -100,26 +100,26 @@ fn render(
     let credits = account.ok_or_else(Problem::not_found)?.balance.available();
     let is_fast = visit.form.text("mode") == "fast";
     let body = html! {
-        h1 { "Try an address" }
+        h1 { "Single check" }
         (notice(wrong))
         @if let Some(outcome) = outcome { (result(&outcome)) }
         section.card {
             form method="post" action="/try" {
                 (token_field(&signed_in.csrf))
                 label for="email" { "Address" }
-                // Not of type email: what is no address is worth an answer too.
+                // Not of type `email`, because an invalid address gets an answer too.
                 input #email name="email" type="text" inputmode="email" autocomplete="off" autocapitalize="none" spellcheck="false" required maxlength="320" value=(email);
                 fieldset {
                     legend { "Check" }
-                    label.choice { input type="radio" name="mode" value="full" checked[!is_fast]; span { "Full: asks the mail server, 1 credit, some seconds" } }
-                    label.choice { input type="radio" name="mode" value="fast" checked[is_fast]; span { "Fast: form, domain and lists, free" } }
+                    label.choice { input type="radio" name="mode" value="full" checked[!is_fast]; span { "Full: asks the mail server, costs 1 credit, takes some seconds" } }
+                    label.choice { input type="radio" name="mode" value="fast" checked[is_fast]; span { "Fast: checks syntax, domain and lists, is free" } }
                 }
                 button type="submit" { "Check" }
             }
             p.soft { "Credits left: " strong #credits { (credits) } }
         }
     };
-    Ok(page::page_at("Try an address", Some("/try"), Some(signed_in), body))
+    Ok(page::page_at("Single check", Some("/try"), Some(signed_in), body))
 }
 
 fn result(outcome: &Outcome) -> Markup {
@@ -134,7 +134,7 @@ fn result(outcome: &Outcome) -> Markup {
             dl {
                 dt { "Deliverable" } dd { strong { (deliverable) } }
                 dt { "Reason" } dd { (chart::words(outcome.reason)) " " code { (outcome.reason.as_str()) } }
-                @if let Some(suggestion) = &outcome.suggestion { dt { "Meant was" } dd { (suggestion) } }
+                @if let Some(suggestion) = &outcome.suggestion { dt { "Did you mean" } dd { (suggestion) } }
                 dt { "Cost" } dd { (outcome.cost) }
             }
         }

@@ -1,9 +1,9 @@
-//! `/oauth/authorize`: a client asks, and the user who is signed in says what it may (OAuth 2.1 4.1.1).
+//! `/oauth/authorize`: a client asks for access, and the signed-in user decides (OAuth 2.1 4.1.1).
 //!
-//! Nobody is sent anywhere without having pressed a button: what is wrong with a request is shown here, with a link
-//! that tells the client, since anybody can make a client with a redirect URI of their own (RFC 9700 4.11.2).
+//! Only a button or a link redirects the user. An error in a request is shown here, with a link that reports the error to
+//! the client, because anyone can create a client with any redirect URI (RFC 9700 4.11.2).
 //!
-//! The request stands in the consent form and is read anew, whole, when that is sent.
+//! The consent form carries the whole request. When the form arrives, the request is read and checked again.
 
 use crate::form::{Form, token_field};
 use crate::page;
@@ -26,14 +26,14 @@ use store::{ATTEMPTS_MAX, CONNECTION_MS_MAX, CONNECTIONS_MAX, ConnectError, Conn
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 const DAYS_MAX: u64 = CONNECTION_MS_MAX / DAY_MS;
-/// What the form proposes.
+/// The values that the form proposes.
 const DAYS: u64 = 7;
 const FULL_CHECKS: u32 = 5;
 
-/// Longest `state` that is carried back.
+/// Longest `state` that is returned to the client, in bytes.
 const STATE_BYTES_MAX: usize = 2048;
 
-/// The parameters of a request, which the form carries on.
+/// The parameters of a request. The form repeats them.
 const PARAMETERS: [&str; 8] = [
     "response_type",
     "client_id",
@@ -45,7 +45,7 @@ const PARAMETERS: [&str; 8] = [
     "scope",
 ];
 
-/// A request whose client and redirect URI are right.
+/// A request with a known client and a valid redirect URI.
 struct Request<'f> {
     assistants: Arc<Assistants>,
     client: Client,
@@ -54,13 +54,13 @@ struct Request<'f> {
     fields: &'f Form,
 }
 
-/// What is wrong with the rest of a request: a code of OAuth's, and a sentence.
+/// An error in the rest of a request: an OAuth error code, and a sentence.
 pub type Wrong = (&'static str, &'static str);
 
 /// `GET /oauth/authorize`.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     let fields = Form::parse(visit.head.query.as_bytes());
-    let fields = fields.map_err(|_| Problem::new(400, "The request of the assistant cannot be read."))?;
+    let fields = fields.map_err(|_| Problem::new(400, "The request from the assistant cannot be read."))?;
     let request = Request::read(&visit, &fields).await?;
     match request.challenge() {
         Ok(_) => request.ask(&visit, FULL_CHECKS, DAYS, None),
@@ -89,12 +89,12 @@ pub async fn decide(visit: Visit) -> Result<Reply, Problem> {
 }
 
 impl<'f> Request<'f> {
-    /// Who asks, and where the answer goes: what must be right before anything is done.
+    /// Reads the client and the redirect URI. Both must be valid before anything else is done.
     async fn read(visit: &Visit, fields: &'f Form) -> Result<Request<'f>, Problem> {
         let assistants = visit.dashboard.assistants.clone().ok_or_else(Problem::not_found)?;
         let id = fields.get("client_id").unwrap_or_default();
         let client = client::find(&visit.checks, &assistants, id).await.map_err(no_client)?;
-        let wrong = "The assistant asks to be sent to an address that it has not registered. Nothing was allowed. \
+        let wrong = "The assistant wants you to be sent to an address that it has not registered. Nothing was allowed. \
                      Remove the connection in the assistant and add it again.";
         let redirect = fields.get("redirect_uri").and_then(|asked| client.redirect(asked));
         let redirect = redirect.ok_or_else(|| Problem::new(400, wrong))?;
@@ -102,12 +102,12 @@ impl<'f> Request<'f> {
         Ok(Request { assistants, client, redirect, state, fields })
     }
 
-    /// The challenge for whoever comes with the code, if all else is right too.
+    /// The PKCE challenge of the request, if the rest of the request is valid too.
     fn challenge(&self) -> Result<[u8; 32], Wrong> {
         challenge(self.fields, &self.assistants.site)
     }
 
-    /// Where the user goes from here, with an answer. `iss` says whose it is (RFC 9207).
+    /// The URL that returns the user to the client with an answer. `iss` identifies this server (RFC 9207).
     fn back(&self, answer: &[(&str, &str)]) -> String {
         let mut parameters = answer.to_vec();
         parameters.extend(self.state.map(|state| ("state", state)));
@@ -115,22 +115,22 @@ impl<'f> Request<'f> {
         self.redirect.with(&parameters)
     }
 
-    /// The page on which the user decides.
+    /// Renders the consent page.
     fn ask(&self, visit: &Visit, full_checks: u32, days: u64, wrong: Option<&str>) -> Result<Reply, Problem> {
         let signed_in = visit.signed_in()?;
         let body = html! {
             section.narrow {
-                h1 { "Connect an assistant" }
+                h1 { "Assistant connection" }
                 @if let Some(wrong) = wrong { p.notice.bad role="alert" { (wrong) } }
                 p { strong.wrap { (self.client.name) } " wants to check e-mail addresses for you." }
                 (self.who())
-                p { "If you allow it, it can:" }
+                p { "If you allow the connection, the assistant can:" }
                 ul {
                     li { "make fast checks, which are free;" }
-                    li { "make as many full checks as you say below; each takes one credit;" }
-                    li { "see your plan and how many credits are left." }
+                    li { "make as many full checks as you choose below; each costs one credit;" }
+                    li { "see your plan and the number of credits left." }
                 }
-                p { "It cannot see your keys, lists or results, and you can end the connection at any time." }
+                p { "The assistant cannot see your keys, lists or results. You can end the connection at any time." }
                 form method="post" action="/oauth/authorize" {
                     (token_field(&signed_in.csrf))
                     @for name in PARAMETERS {
@@ -139,11 +139,11 @@ impl<'f> Request<'f> {
                     label for="full_checks" { "Full checks" }
                     input #full_checks name="full_checks" type="number" inputmode="numeric" min="0" max=(ATTEMPTS_MAX)
                         value=(full_checks) required aria-describedby="full_checks_hint";
-                    p.hint #full_checks_hint { "0 to " (ATTEMPTS_MAX) " in all; 0 blocks them." }
+                    p.hint #full_checks_hint { "0 to " (ATTEMPTS_MAX) " in total. 0 blocks full checks." }
                     label for="days" { "Days" }
                     input #days name="days" type="number" inputmode="numeric" min="1" max=(DAYS_MAX) value=(days)
                         required aria-describedby="days_hint";
-                    p.hint #days_hint { "1 to " (DAYS_MAX) "; then the connection ends by itself." }
+                    p.hint #days_hint { "1 to " (DAYS_MAX) ". After that, the connection ends automatically." }
                     div.actions {
                         button type="submit" name="decision" value="allow" { "Allow" }
                         button.quiet type="submit" name="decision" value="deny" formnovalidate { "Deny" }
@@ -151,53 +151,53 @@ impl<'f> Request<'f> {
                 }
             }
         };
-        let reply = page::page("Connect an assistant", Some(signed_in), body);
-        // The answer to the form leads to the client, which may lead on.
+        let reply = page::page("Assistant connection", Some(signed_in), body);
+        // The answer to the form redirects to the client, and the client can redirect again.
         let target = if self.redirect.is_loopback() { "http: https:" } else { "https:" };
         Ok(page::allow_form_target(reply, target))
     }
 
-    /// What is known of who asks: more than its name, which it chose itself.
+    /// Describes the client. The client chose its name itself, so the hosts are shown too.
     fn who(&self) -> Markup {
         let port = self.redirect.is_loopback().then(|| format!(":{}", self.redirect.port()));
         html! {
             dl {
-                dt { "Calls itself" }
+                dt { "Name that it chose" }
                 dd.wrap { (self.client.name) }
                 @if let Some(host) = &self.client.host {
-                    dt { "Says so at" }
+                    dt { "Described at" }
                     dd.wrap { (host) }
                 }
-                dt { "Sends you back to" }
+                dt { "Returns you to" }
                 dd.wrap { strong { (self.redirect.host()) @if let Some(port) = port { (port) } } }
             }
             @if self.redirect.is_loopback() {
                 p.notice.warn {
-                    "That is a program on the computer on which you see this. Allow it only if you have just started \
-                     this connection there yourself."
+                    "This is a program on the computer that you use now. Allow the connection only if you have just \
+                     started it there yourself."
                 }
             } @else {
-                p.notice { "Allow it only if you know this address and have just started this connection yourself." }
+                p.notice { "Allow the connection only if you know this address and have just started the connection yourself." }
             }
         }
     }
 
-    /// What is wrong, and a way back that tells the client.
+    /// Shows the error, with a link that returns to the client and reports the error.
     fn refuse(&self, visit: &Visit, (code, why): Wrong) -> Result<Reply, Problem> {
         let back = self.back(&[("error", code), ("error_description", why)]);
         let body = html! {
             section.narrow {
-                h1 { "The assistant asked in a wrong way" }
+                h1 { "Invalid request from the assistant" }
                 p.notice.bad role="alert" { (why) "." }
-                p { "Nothing was allowed. Whoever makes " strong.wrap { (self.client.name) } " has to put this right." }
-                p { a href=(back) rel="noreferrer" { "Tell " (self.redirect.host()) " and go back there" } }
-                p { a href="/connections" { "Stay here" } }
+                p { "Nothing was allowed. The developer of " strong.wrap { (self.client.name) } " must correct the request." }
+                p { a href=(back) rel="noreferrer" { "Return to " (self.redirect.host()) " with this error" } }
+                p { a href="/connections" { "Show connections" } }
             }
         };
         Ok(page::with_status(page::page("Not connected", visit.signed_in.as_ref(), body), 400))
     }
 
-    /// Notes the consent, and sends the user back with the code.
+    /// Stores the consent, and returns the user to the client with the code.
     async fn connect(
         &self,
         visit: &Visit,
@@ -234,10 +234,10 @@ impl<'f> Request<'f> {
     }
 }
 
-/// The challenge of a request, if all else in it is right too.
+/// The PKCE challenge of a request, if the rest of the request is valid too.
 ///
 /// # Errors
-/// A code of OAuth and a sentence.
+/// An OAuth error code and a sentence.
 pub fn challenge(fields: &Form, site: &Site) -> Result<[u8; 32], Wrong> {
     let invalid = |why| ("invalid_request", why);
     if fields.get("response_type") != Some("code") {
@@ -259,17 +259,17 @@ fn no_client(why: NoClient) -> Problem {
     match why {
         NoClient::Unknown => Problem::new(
             400,
-            "This assistant is not known here, or no longer. Nothing was allowed. Remove the connection in the \
-             assistant and add it again.",
+            "This assistant is not known here, or is no longer known. Nothing was allowed. Remove the connection in \
+             the assistant and add it again.",
         ),
         NoClient::Document(NoDocument::Fetch(FetchError::Busy)) => Problem::unready(),
         NoClient::Document(NoDocument::Fetch(error)) => Problem::new(
             400,
-            format!("What the assistant says of itself could not be read: {error}. Nothing was allowed."),
+            format!("The metadata of the assistant could not be read: {error}. Nothing was allowed."),
         ),
         NoClient::Document(NoDocument::Bad(why)) => Problem::new(
             400,
-            format!("What the assistant says of itself is not right: {why}. Nothing was allowed."),
+            format!("The metadata of the assistant is not valid: {why}. Nothing was allowed."),
         ),
         NoClient::Store(error) => error.into(),
     }

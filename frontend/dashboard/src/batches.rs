@@ -1,4 +1,4 @@
-//! `/batches/{id}`: a batch that the API made, as its owner sees it.
+//! `/batches` and `/batches/{id}`: the batches of an account, as their owner sees them.
 
 use super::sessions::time;
 use super::{chart, page};
@@ -17,21 +17,21 @@ pub async fn list(visit: Visit) -> Result<Reply, Problem> {
     let body = html! {
         h1 { "Batches" }
         (table(&recent))
-        p.soft { "A batch can be read for 7 days after it is complete." }
+        p.soft { "You can read a batch for 7 days after it is complete." }
     };
     Ok(page::page_at("Batches", Some("/batches"), Some(signed_in), body))
 }
 
-/// Recent batches, or what to do where there are none.
+/// A table of recent batches, or a hint if there are none.
 pub fn table(recent: &[BatchSummary]) -> Markup {
     html! {
         @if recent.is_empty() {
             p.empty { "No batches. Send up to 200 addresses at once with " a href="/docs" { "the API" } "." }
         } @else {
             div.scroll tabindex="0" role="region" aria-label="Batches" { table.stack {
-                thead { tr { th scope="col" { "Made" } th scope="col" { "Batch" } th.number scope="col" { "Addresses" } th.number scope="col" { "Checked" } th scope="col" { "State" } } }
+                thead { tr { th scope="col" { "Created" } th scope="col" { "Batch" } th.number scope="col" { "Addresses" } th.number scope="col" { "Checked" } th scope="col" { "State" } } }
                 tbody { @for batch in recent { tr {
-                    td data-label="Made" { (time(batch.created_at)) }
+                    td data-label="Created" { (time(batch.created_at)) }
                     td.mono data-label="Batch" { a href={ "/batches/" (batch.batch) } { (batch.batch) } }
                     td.number data-label="Addresses" { (batch.total) }
                     td.number data-label="Checked" { (batch.checked) }
@@ -63,7 +63,7 @@ fn state(view: &BatchView) -> Markup {
             section.card {
                 label for="bar" { (view.checked) " of " (view.total) " addresses checked" }
                 progress #bar max=(view.total) value=(view.checked) {}
-                p.soft { "Load the page again to see how far it is." }
+                p.soft { "Reload the page to see the progress." }
             }
         };
     };

@@ -1,31 +1,31 @@
-//! Charts as SVG, each with a table that says the same. Colours come from the style; what a bar means is said in words
-//! too: as its title, in the legend and in the table.
+//! Charts as SVG, each with a table of the same data. Colours come from the style. Words explain each bar too: in its title,
+//! in the legend and in the table.
 
 use api::Reason;
 use maud::{Markup, html};
 use store::credits::calendar::Iso8601;
 use store::{DayCounts, UnixMs};
 
-/// A day.
+/// A day, in milliseconds.
 pub const DAY_MS: UnixMs = 24 * 60 * 60 * 1000;
 const HEIGHT: u64 = 150;
 const BAR: u64 = 20;
 
-/// What a verdict is to somebody who wants to send mail.
+/// The meaning of a verdict for a sender of mail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tone {
-    /// Send.
+    /// Deliverable: send.
     Good,
-    /// Nobody knows.
+    /// Not known.
     Unsure,
-    /// Do not send.
+    /// Not deliverable: do not send.
     Bad,
 }
 
 impl Tone {
     const ALL: [Tone; 3] = [Tone::Good, Tone::Unsure, Tone::Bad];
 
-    /// Of a reason.
+    /// The tone of a reason.
     pub fn of(reason: Reason) -> Tone {
         match reason {
             Reason::CatchAll | Reason::Unverifiable | Reason::FastCheckPassed => Tone::Unsure,
@@ -34,7 +34,7 @@ impl Tone {
         }
     }
 
-    /// Its class in the style.
+    /// The class in the style.
     pub fn class(self) -> &'static str {
         match self {
             Tone::Good => "good",
@@ -52,7 +52,7 @@ impl Tone {
     }
 }
 
-/// A reason, in words.
+/// The words for a reason.
 pub fn words(reason: Reason) -> &'static str {
     match reason {
         Reason::MailboxExists => "Mailbox exists",
@@ -66,12 +66,12 @@ pub fn words(reason: Reason) -> &'static str {
         Reason::MailboxNotFound => "Mailbox not found",
         Reason::Unverifiable => "Could not be confirmed",
         Reason::PossibleTypo => "Typing mistake",
-        Reason::NoMx => "Domain takes no mail",
+        Reason::NoMx => "Domain accepts no mail",
         Reason::FastCheckPassed => "No problem found",
     }
 }
 
-/// A day as people write it: `2026-11-21`.
+/// The date of a day since 1970, as in `2026-11-21`.
 pub fn date(day: u32) -> String {
     Iso8601(UnixMs::from(day) * DAY_MS).to_string().get(..10).unwrap_or_default().to_owned()
 }
@@ -83,7 +83,7 @@ fn sums(counts: &DayCounts) -> [(Tone, u64); 3] {
     })
 }
 
-/// Checks of each of the last `span` days, stacked by what came of them.
+/// The chart of checks per day for the last `span` days, stacked by tone.
 pub fn days(counts: &[DayCounts], span: u32, now: UnixMs) -> Markup {
     let today = u32::try_from(now / DAY_MS).unwrap_or(u32::MAX);
     let first = (today + 1).saturating_sub(span);
@@ -92,19 +92,19 @@ pub fn days(counts: &[DayCounts], span: u32, now: UnixMs) -> Markup {
     let shown: Vec<&DayCounts> = counts.iter().filter(|counts| counts.day >= first).collect();
     let most = shown.iter().map(|counts| total(counts)).max().unwrap_or(0);
     if most == 0 {
-        return html! { p.empty { "No address was checked in the last " (span) " days. " a href="/try" { "Try one" } "." } };
+        return html! { p.empty { "No address was checked in the last " (span) " days. " a href="/try" { "Check an address" } "." } };
     }
     html! {
-        svg.chart.days preserveAspectRatio="none" viewBox={ "0 0 " (u64::from(span) * BAR) " " (HEIGHT) } role="img" aria-label={ "Checks on each of the last " (span) " days; the table below says the same" } {
+        svg.chart.days preserveAspectRatio="none" viewBox={ "0 0 " (u64::from(span) * BAR) " " (HEIGHT) } role="img" aria-label={ "Checks per day in the last " (span) " days; the table below shows the same data" } {
             line.axis x1="0" x2=(u64::from(span) * BAR) y1=(HEIGHT - 1) y2=(HEIGHT - 1) {}
             @for (at, day) in (first..=today).enumerate() {
                 @if let Some(counts) = of(day) { (bar(at as u64, counts, most)) }
             }
         }
-        p.soft { (date(first)) " to " (date(today)) ", at most " (most) " a day" }
+        p.soft { (date(first)) " to " (date(today)) ", at most " (most) " per day" }
         (legend())
         details {
-            summary { "As a table" }
+            summary { "Show as table" }
             div.scroll tabindex="0" role="region" aria-label="Checks by day" {
                 table {
                     thead { tr { th scope="col" { "Day" } th.number scope="col" { "Single" } th.number scope="col" { "In lists" }
@@ -141,7 +141,7 @@ fn bar(at: u64, counts: &DayCounts, most: u64) -> Markup {
     }
 }
 
-/// How often each reason came, the most frequent first.
+/// The chart and the table of reasons, the most frequent first.
 pub fn verdicts(counts: &[(Reason, u64)]) -> Markup {
     let mut counts: Vec<(Reason, u64)> = counts.iter().copied().filter(|(_, count)| *count > 0).collect();
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
@@ -160,7 +160,7 @@ pub fn verdicts(counts: &[(Reason, u64)]) -> Markup {
         })
         .collect();
     html! {
-        svg.chart viewBox="0 0 1000 40" preserveAspectRatio="none" height="28" role="img" aria-label="Verdicts by reason; the table below says the same" {
+        svg.chart viewBox="0 0 1000 40" preserveAspectRatio="none" height="28" role="img" aria-label="Verdicts by reason; the table below shows the same data" {
             @for (reason, count, x, width) in &parts {
                 rect class={ "bar-" (Tone::of(*reason).class()) " edge" } x=(x) y="0" width=(width) height="40" {
                     title { (words(*reason)) ": " (count) " (" (share(*count)) ")" }
@@ -179,7 +179,7 @@ pub fn verdicts(counts: &[(Reason, u64)]) -> Markup {
     }
 }
 
-/// A verdict in a word.
+/// The tag with the tone of a reason.
 pub fn tag(reason: Reason) -> Markup {
     let tone = Tone::of(reason);
     html! { span class={ "tag " (tone.class()) } { (tone.name()) } }
@@ -191,7 +191,7 @@ fn legend() -> Markup {
     }
 }
 
-/// All reasons of some days added up.
+/// The sums of each reason over some days.
 pub fn added_up<'d>(days: impl Iterator<Item = &'d DayCounts>) -> Vec<(Reason, u64)> {
     let mut sums: Vec<(Reason, u64)> = Reason::ALL.into_iter().map(|reason| (reason, 0)).collect();
     for (reason, count) in days.flat_map(|day| &day.reasons) {
@@ -222,8 +222,8 @@ mod tests {
         let shown = days(&counts, 30, NOW).into_string();
         assert_eq!(shown.matches("<rect").count(), 3);
         assert!(shown.contains("2024-10-03: 4, 3 deliverable, 1 not confirmed"), "{shown}");
-        assert!(shown.contains("2024-09-05 to 2024-10-04, at most 4 a day"), "{shown}");
-        assert!(days(&counts, 1, NOW).into_string().contains("at most 2 a day"));
+        assert!(shown.contains("2024-09-05 to 2024-10-04, at most 4 per day"), "{shown}");
+        assert!(days(&counts, 1, NOW).into_string().contains("at most 2 per day"));
         assert!(days(&[], 30, NOW).into_string().contains("No address was checked"));
         assert!(days(&[day(1, &[(Reason::NoMx, 9)])], 30, NOW).into_string().contains("No address"));
     }
@@ -232,7 +232,7 @@ mod tests {
     fn shares_add_up_and_nothing_leaves_the_chart() {
         let shown = verdicts(&[(Reason::MailboxExists, 999_999), (Reason::Spamtrap, 1), (Reason::NoMx, 0)]);
         let shown = shown.into_string();
-        assert!(shown.contains("Mailbox exists: 999999 (100.0 %)") && !shown.contains("takes no mail"));
+        assert!(shown.contains("Mailbox exists: 999999 (100.0 %)") && !shown.contains("accepts no mail"));
         assert_eq!(verdicts(&[(Reason::NoMx, 0)]).into_string().matches("<svg").count(), 0);
         let counts: Vec<_> = Reason::ALL.into_iter().map(|reason| (reason, 7)).collect();
         let widths = verdicts(&counts).into_string();

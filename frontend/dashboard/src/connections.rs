@@ -1,4 +1,4 @@
-//! `/connections`: which assistants may act for the account, what they have used, and the end of that.
+//! `/connections`: the assistants that can act for the account, and their use of full checks. The user can end them.
 
 use crate::form::token_field;
 use crate::page;
@@ -17,7 +17,7 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     let connections = visit.checks.store.connections(signed_in.account, clock::now())?;
     let body = html! {
         h1 { "Connections" }
-        p { "Assistants that may check addresses for you, within what you have allowed them." }
+        p { "These assistants can check addresses for you, within the limits that you set." }
         @if visit.query("ended").is_some() {
             p.notice.good role="status" { "The connection is ended. Its access stopped at once." }
         }
@@ -37,7 +37,7 @@ pub async fn end(visit: Visit) -> Result<Reply, Problem> {
     let id = visit.form.text("connection").parse().map_err(|_| Problem::not_found())?;
     match visit.checks.store.end_connection(signed_in.account, id).await {
         Ok(()) => Ok(page::see_other("/connections?ended=1")),
-        // Another account's is as good as not there.
+        // A connection of another account is not found.
         Err(GrantError::Unknown | GrantError::Reused) => Err(Problem::not_found()),
         Err(GrantError::Store(error)) => Err(error.into()),
     }
@@ -51,9 +51,9 @@ fn table(connections: &[Connection], signed_in: &SignedIn) -> Markup {
                     tr {
                         th scope="col" { "Assistant" }
                         th scope="col" { "Full checks" }
-                        th scope="col" { "Last use" }
-                        th scope="col" { "Ends" }
-                        th scope="col" { "End now" }
+                        th scope="col" { "Last used" }
+                        th scope="col" { "Expires" }
+                        th scope="col" { "End" }
                     }
                 }
                 tbody { @for connection in connections { (row(connection, signed_in)) } }
@@ -80,18 +80,18 @@ fn row(connection: &Connection, signed_in: &SignedIn) -> Markup {
     }
 }
 
-/// How to connect one, where that can be done.
+/// Explains how to connect an assistant, if this server supports it.
 fn how(visit: &Visit) -> Markup {
     html! {
-        h2 { "Connect an assistant" }
+        h2 { "New connection" }
         @match &visit.dashboard.assistants {
             Some(assistants) => {
                 p { "Add a remote MCP server (in many assistants: a custom connector) with this address:" }
                 pre { (assistants.site.resource()) }
-                p { "It then asks here how many full checks it may make, and for how long." }
+                p { "The assistant then opens a page of this site. There you choose how many full checks it can make, and for how long." }
             }
             None => p.notice.warn {
-                "Assistants cannot connect to this server: its operator has to set " code { "public_url" }
+                "Assistants cannot connect to this server. The operator must set " code { "public_url" }
                 " to an https address without a path."
             },
         }

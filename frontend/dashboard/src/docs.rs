@@ -1,4 +1,4 @@
-//! `/docs`: the reference of the API, with and without a dashboard around it.
+//! `/docs`: the API reference, inside the dashboard or without a dashboard.
 
 use super::page;
 use crate::problem::Problem;
@@ -14,7 +14,7 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     Ok(page::page_at(TITLE, Some("/docs"), visit.signed_in.as_ref(), body))
 }
 
-/// `GET /docs` of a server without a dashboard.
+/// `GET /docs` on a server without a dashboard.
 pub fn without_dashboard(reference: &str) -> Reply {
     page::bare(TITLE, PreEscaped(reference.to_owned()))
 }

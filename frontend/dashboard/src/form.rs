@@ -1,5 +1,4 @@
-//! Forms as browsers send them (application/x-www-form-urlencoded, the URL Standard 5.1), and the hidden fields that
-//! go with them.
+//! Forms as browsers send them (application/x-www-form-urlencoded, URL Standard 5.1), and the hidden field with the token.
 
 use http_core::Query;
 use maud::{Markup, html};
@@ -7,16 +6,16 @@ use maud::{Markup, html};
 /// The name of the field that holds the token against forgery.
 pub const TOKEN: &str = "csrf";
 
-/// The fields of a form. A field that comes twice counts as none.
+/// The fields of a form. A field that is present twice counts as missing.
 #[derive(Default)]
 pub struct Form(Option<Query>);
 
-/// The bytes are no form.
+/// The bytes are not a form.
 #[derive(Debug, PartialEq, Eq)]
 pub struct NoForm;
 
 impl Form {
-    /// Reads the body of a request, or a query.
+    /// Reads a request body or a query.
     ///
     /// # Errors
     /// [`NoForm`]: broken escapes, or text that is not UTF-8.
@@ -30,13 +29,13 @@ impl Form {
         self.0.as_ref()?.get(name).ok().flatten()
     }
 
-    /// The value of a field, or nothing.
+    /// The value of a field, or an empty text.
     pub fn text(&self, name: &'static str) -> &str {
         self.get(name).unwrap_or_default()
     }
 }
 
-/// The token, as every form of ours has it.
+/// The hidden field with the token. Every form has it.
 pub fn token_field(token: &str) -> Markup {
     html! { input type="hidden" name=(TOKEN) value=(token); }
 }

@@ -1,8 +1,8 @@
-//! Whether a form comes from a page of ours (CSRF), and where a visitor may be sent afterwards.
+//! Protection against forged forms (CSRF).
 //!
-//! Three things have to agree: the browser's own word on who sends (`Sec-Fetch-Site`, and `Origin` of RFC 6454 7), a
-//! token in the form that no other site can read, and a cookie that is `SameSite=Lax`. The token of a session is made
-//! of the session's secret; who has none gets a cookie of random bits, and forms get a hash of it.
+//! Three things must agree: the origin that the browser reports (`Sec-Fetch-Site`, and `Origin` of RFC 6454 7), a token in
+//! the form that no other site can read, and a cookie that is `SameSite=Lax`. The token of a session is derived from the
+//! secret of the session. A visitor without a session gets a cookie of random bits, and the form gets a hash of them.
 
 use super::form::{Form, TOKEN};
 use super::session::{FORM_COOKIE, SignedIn, cookie, set_cookie};
@@ -14,19 +14,19 @@ use http_core::Header;
 use ring::digest::{SHA256, digest};
 use store::id::random_bits;
 
-/// Hours for which a form may stand open before the visitor signs in.
+/// Lifetime of the form cookie, in seconds: a visitor has 12 hours to send a form.
 const FORM_COOKIE_S: u64 = 12 * 60 * 60;
 
-/// The scheme and authority of a base address.
+/// The scheme and authority of a base URL.
 pub fn origin_of(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("https", url));
     format!("{scheme}://{}", rest.split('/').next().unwrap_or_default()).to_ascii_lowercase()
 }
 
-/// Refuses what the browser says comes from elsewhere. Clients that say nothing are left to the token.
+/// Refuses a form if the browser reports another origin. If a client reports no origin, only the token is checked.
 ///
 /// # Errors
-/// 403.
+/// 403: the form is forged or too old.
 pub fn same_origin(head: &Head, ours: Option<&str>) -> Result<(), Problem> {
     let site_fits = head.fetch_site.as_deref().is_none_or(|site| matches!(site, "same-origin" | "none"));
     let origin_fits = match &head.origin {
@@ -41,10 +41,10 @@ pub fn same_origin(head: &Head, ours: Option<&str>) -> Result<(), Problem> {
     if site_fits && origin_fits { Ok(()) } else { Err(forged()) }
 }
 
-/// Refuses a form without its token.
+/// Refuses a form without a valid token.
 ///
 /// # Errors
-/// 403.
+/// 403: the form is forged or too old.
 pub fn token(head: &Head, access: Access, signed_in: Option<&SignedIn>, form: &Form) -> Result<(), Problem> {
     let Some(sent) = form.get(TOKEN) else { return Err(forged()) };
     let of_session = signed_in.is_some_and(|signed_in| same(sent, &signed_in.csrf));
@@ -53,10 +53,10 @@ pub fn token(head: &Head, access: Access, signed_in: Option<&SignedIn>, form: &F
     if of_session || of_visitor { Ok(()) } else { Err(forged()) }
 }
 
-/// The token for a form that anybody may send, and the cookie that has to be set with it.
+/// The token for a form that every visitor can send, and the cookie to set with it.
 ///
 /// # Errors
-/// There are no random bits.
+/// The system gives no random bits.
 pub fn form_token(head: &Head, signed_in: Option<&SignedIn>) -> Result<(String, Option<Header>), Problem> {
     if let Some(signed_in) = signed_in {
         return Ok((signed_in.csrf.clone(), None));
@@ -74,14 +74,14 @@ fn visitor_token(secret: &str) -> String {
     HEXLOWER.encode(digest(&SHA256, format!("mailprobe form {secret}").as_bytes()).as_ref())
 }
 
-/// Compares by hashes, so that the time tells nothing of where two texts differ.
+/// Compares hashes of the texts, so the time does not reveal the position of the first difference.
 fn same(one: &str, other: &str) -> bool {
     digest(&SHA256, one.as_bytes()).as_ref() == digest(&SHA256, other.as_bytes()).as_ref()
 }
 
 fn forged() -> Problem {
-    let message = "This form did not come from a page of this site, or the page is too old. Go back, reload it, and \
-                   send it again.";
+    let message = "This form did not come from a page of this site, or the page is too old. Go back, reload the \
+                   page, and send the form again.";
     Problem::new(403, message)
 }
 

@@ -1,18 +1,18 @@
-//! The head of a request, as far as pages care.
+//! The parts of a request head that pages use.
 
 use std::net::IpAddr;
 
-/// What the head of a request says, as far as pages care.
+/// The parts of a request head that pages use.
 pub struct Head {
     /// The path.
     pub path: String,
-    /// The query, as it came.
+    /// The query, not decoded.
     pub query: String,
     /// `Host`.
     pub host: Option<String>,
-    /// There is an `Origin`, whether it can be read or not.
+    /// Whether the request has an `Origin` header, readable or not.
     pub has_origin: bool,
-    /// `Origin`.
+    /// `Origin`, if it is readable.
     pub origin: Option<String>,
     /// `Sec-Fetch-Site`.
     pub fetch_site: Option<String>,
@@ -22,6 +22,6 @@ pub struct Head {
     pub content_type: Option<String>,
     /// `User-Agent`.
     pub agent: String,
-    /// Who connected.
+    /// The IP address of the peer.
     pub peer: IpAddr,
 }

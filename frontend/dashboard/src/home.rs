@@ -1,4 +1,4 @@
-//! `/`: what this is, or the overview of an account.
+//! `/`: the landing page for visitors, the overview of the account for signed-in users.
 
 use super::session::SignedIn;
 use super::sessions::time;
@@ -20,10 +20,10 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
 fn landing(visit: &Visit) -> Reply {
     let body = html! {
         section.hero {
-            h1 { "Know before you send" }
+            h1 { "Mail address verification" }
             p.lead {
-                "mailprobe asks the recipient's mail servers whether an address takes mail, and says yes or no with a "
-                "reason. It never sends a message."
+                "mailprobe asks the recipient's mail servers whether an address accepts mail. The answer is yes or no, "
+                "with a reason. mailprobe never sends a message."
             }
             p.actions {
                 @if visit.dashboard.sign_up { a.button href="/signup" { "Sign up for free" } " " }
@@ -46,28 +46,28 @@ fn overview(visit: &Visit, signed_in: &SignedIn) -> Result<Reply, Problem> {
         @if !account.status.is_usable() {
             p.notice.warn { "The subscription is " (account.status.as_str()) ": nothing can be charged. See " a href="/plan" { "your plan" } "." }
         } @else if balance.available() == 0 {
-            p.notice.warn { "No credits are left. " @if let Some(end) = account.period_end { "New ones come at " (time(end)) ". " } "Fast checks stay free." }
+            p.notice.warn { "No credits are left. " @if let Some(end) = account.period_end { "The account gets new credits at " (time(end)) ". " } "Fast checks stay free." }
         }
         @if keys.iter().all(|key| key.revoked_at.is_some()) {
-            p.notice { "To call the API, " a href="/keys" { "make a key" } "." }
+            p.notice { "To call the API, " a href="/keys" { "create a key" } "." }
         }
         div.grid {
             section.card {
                 h2 { "Credits left" }
                 p.big #credits { (balance.available()) }
-                p.soft { (balance.plan_left) " of " (balance.allowance) " of the plan" @if balance.pack_left > 0 { ", " (balance.pack_left) " of packs" } }
+                p.soft { (balance.plan_left) " of " (balance.allowance) " plan credits" @if balance.pack_left > 0 { ", " (balance.pack_left) " pack credits" } }
             }
             section.card {
                 h2 { "Plan" }
                 p.big { (plan) }
-                p.soft { @match account.period_end { Some(end) => { "New credits at " (time(end)) }, None => "Credits are given once" } }
+                p.soft { @match account.period_end { Some(end) => { "New credits at " (time(end)) }, None => "The plan gives credits once" } }
             }
             section.card {
-                h2 { "Do" }
-                p.actions { a.button href="/try" { "Try an address" } a.button.quiet href="/lists" { "Upload a list" } }
+                h2 { "Quick actions" }
+                p.actions { a.button href="/try" { "Check an address" } a.button.quiet href="/lists" { "Upload a list" } }
             }
         }
-        section.card { h2 { "Last 30 days" } (chart::days(&days, 30, now)) p { a href="/usage" { "More about usage" } } }
+        section.card { h2 { "Last 30 days" } (chart::days(&days, 30, now)) p { a href="/usage" { "Show usage" } } }
         section.card { h2 { "Recent batches" } (batches::table(&recent)) }
     };
     Ok(page::page_at("Overview", Some("/"), Some(signed_in), body))

@@ -1,15 +1,15 @@
-//! A body that is read piece by piece.
+//! A request body that is read piece by piece.
 
 use crate::problem::Problem;
 use bytes::Bytes;
 use std::future::Future;
 use std::pin::Pin;
 
-/// What comes of a body, piece by piece. The one who gives it bounds its time.
+/// A request body, piece by piece. The implementation limits the time.
 pub trait Incoming {
-    /// The next piece; none at the end.
+    /// The next piece; `None` at the end.
     fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Option<Bytes>, Problem>> + '_>>;
 
-    /// How many bytes come at most, where that is known.
+    /// Most bytes that can still come, if this is known.
     fn most(&self) -> Option<u64>;
 }

@@ -1,7 +1,7 @@
-//! `/keys`: the account's API keys. A key is shown on the answer to the form that made it, and never again.
+//! `/keys`: the account's API keys. A key is shown once, in the answer to the form that created it.
 //!
-//! The new key's id is made of what the form carries, so that a page that is loaded again, or sent twice, makes no second
-//! key. It is not the caller's to choose: limits count accounts and connections under ids of their bits.
+//! The id of a new key is derived from a value in the form. So a form that is sent twice creates one key. The caller cannot
+//! choose the id: rate limits count accounts and connections under ids with the bits of their own ids.
 
 use super::form::token_field;
 use super::page;
@@ -19,9 +19,9 @@ use store::clock;
 use store::id::random_bits;
 use store::{ChangeError, KEYS_MAX, KeyId, KeyInfo, KeyMode, NewKey, TokenHash, UnixMs};
 
-/// Revoked keys that the page shows, the newest.
+/// Most revoked keys that the page shows. It shows the newest ones.
 const REVOKED_SHOWN_MAX: usize = 100;
-/// Longest label that the form takes.
+/// Longest label, in characters.
 const LABEL_CHARS_MAX: usize = 100;
 
 /// `GET /keys`.
@@ -36,10 +36,10 @@ pub async fn create(visit: Visit) -> Result<Reply, Problem> {
     let mode = match visit.form.text("mode") {
         "live" => KeyMode::Live,
         "test" => KeyMode::Test,
-        _ => return refuse(&visit, "Choose whether the key is live or for tests.", 400),
+        _ => return refuse(&visit, "Choose the kind of the key: live or test.", 400),
     };
     if label.chars().count() > LABEL_CHARS_MAX {
-        return refuse(&visit, "A label has at most 100 characters.", 400);
+        return refuse(&visit, "A label can have at most 100 characters.", 400);
     }
     let Ok(nonce) = visit.form.text("nonce").parse::<KeyId>() else { return Err(Problem::not_found()) };
     let id = id_of(&visit.signed_in()?.session, nonce, clock::now());
@@ -55,14 +55,14 @@ pub async fn create(visit: Visit) -> Result<Reply, Problem> {
         Ok(info) => render(&visit, None, Some((&key, &info))),
         Err(ChangeError::Exists) => refuse(
             &visit,
-            "This key was made already and cannot be shown again. Revoke it and make another.",
+            "This key already exists and cannot be shown again. Revoke it and create another key.",
             409,
         ),
         Err(ChangeError::TooManyKeys) => {
-            let why = format!("The account has {KEYS_MAX} keys in force. Revoke one that is not used.");
+            let why = format!("The account has {KEYS_MAX} active keys. Revoke a key that you do not use.");
             refuse(&visit, &why, 409)
         }
-        Err(ChangeError::BadText) => refuse(&visit, "A label has no control characters.", 400),
+        Err(ChangeError::BadText) => refuse(&visit, "A label cannot contain control characters.", 400),
         Err(error) => Err(Problem::unready().inside(format!("a key was not made: {error}"))),
     }
 }
@@ -72,14 +72,15 @@ pub async fn revoke(visit: Visit) -> Result<Reply, Problem> {
     let account = visit.signed_in()?.account;
     let id: KeyId = visit.form.text("id").parse().map_err(|_| Problem::not_found())?;
     let keys = visit.checks.store.keys(account)?;
-    // Another account's key is not in the list: as good as not there.
+    // A key of another account is not in the list, so it is not found.
     keys.iter().find(|key| key.id == id).ok_or_else(Problem::not_found)?;
     let revoked = visit.checks.store.revoke_key(id, clock::now()).await;
     revoked.map_err(|error| Problem::unready().inside(format!("a key was not revoked: {error}")))?;
     Ok(page::see_other("/keys"))
 }
 
-/// The id of the key that a session's form makes. Its time is the form's, so that both are there again the next time.
+/// The id of the key that this form of this session creates. Its time is the time of the form, so the same form gives the
+/// same id again.
 fn id_of(session: &TokenHash, nonce: KeyId, now: UnixMs) -> KeyId {
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, session), &nonce.to_bytes());
     let bits = tag.as_ref().iter().take(16).fold(0, |bits, byte| bits << 8 | u128::from(*byte));
@@ -101,11 +102,11 @@ fn render(visit: &Visit, wrong: Option<&str>, made: Option<(&ApiKey, &KeyInfo)>)
         (notice(wrong))
         @if let Some((key, info)) = made { (shown_once(key, info)) }
         @if in_force.is_empty() {
-            p.empty { "No key is in force. Make one below: with it your programs call the API." }
+            p.empty { "There are no active keys. Create a key below. Your programs need a key to call the API." }
         } @else {
-            div.scroll tabindex="0" role="region" aria-label="Keys in force" {
+            div.scroll tabindex="0" role="region" aria-label="Active keys" {
                 table.stack {
-                    thead { tr { th scope="col" { "Label" } th scope="col" { "Kind" } th scope="col" { "Ends in" } th scope="col" { "Made" } th scope="col" { "Last use" } th scope="col" { "Revoke" } } }
+                    thead { tr { th scope="col" { "Label" } th scope="col" { "Kind" } th scope="col" { "Ends in" } th scope="col" { "Created" } th scope="col" { "Last used" } th scope="col" { "Revoke" } } }
                     tbody { @for key in in_force { (row(key, Some(signed_in))) } }
                 }
             }
@@ -116,11 +117,11 @@ fn render(visit: &Visit, wrong: Option<&str>, made: Option<(&ApiKey, &KeyInfo)>)
                 summary { "Revoked keys (" (revoked.len()) ")" }
                 div.scroll tabindex="0" role="region" aria-label="Revoked keys" {
                     table.stack {
-                        thead { tr { th scope="col" { "Label" } th scope="col" { "Kind" } th scope="col" { "Ends in" } th scope="col" { "Made" } th scope="col" { "Last use" } th scope="col" { "Revoked" } } }
+                        thead { tr { th scope="col" { "Label" } th scope="col" { "Kind" } th scope="col" { "Ends in" } th scope="col" { "Created" } th scope="col" { "Last used" } th scope="col" { "Revoked" } } }
                         tbody { @for key in revoked.iter().take(REVOKED_SHOWN_MAX) { (row(key, None)) } }
                     }
                 }
-                @if revoked.len() > REVOKED_SHOWN_MAX { p.soft { "The newest " (REVOKED_SHOWN_MAX) " are shown." } }
+                @if revoked.len() > REVOKED_SHOWN_MAX { p.soft { "Only the newest " (REVOKED_SHOWN_MAX) " keys are shown." } }
             }
         }
     };
@@ -131,7 +132,7 @@ fn shown_once(key: &ApiKey, info: &KeyInfo) -> Markup {
     html! {
         section.card aria-labelledby="new-key-title" {
             h2 #new-key-title { "Your new " (kind(info.mode)) " key" }
-            p { "Copy it now and keep it on your server. It cannot be shown again." }
+            p { "Copy the key now and keep it on your server. The key cannot be shown again." }
             label for="new-key" { "API key" }
             input.key #new-key type="text" readonly value=(key.reveal()) autocomplete="off" spellcheck="false";
             button type="button" data-copy="new-key" hidden { "Copy" }
@@ -142,19 +143,19 @@ fn shown_once(key: &ApiKey, info: &KeyInfo) -> Markup {
 fn form(signed_in: &SignedIn, nonce: KeyId) -> Markup {
     html! {
         section.card {
-            h2 { "Make a key" }
+            h2 { "New key" }
             form method="post" action="/keys" {
                 (token_field(&signed_in.csrf))
                 input type="hidden" name="nonce" value=(nonce);
                 label for="label" { "Label" }
                 input #label name="label" maxlength=(LABEL_CHARS_MAX) autocomplete="off" aria-describedby="label-hint";
-                p.hint #label-hint { "What it is for, as \u{201c}shop, production\u{201d}." }
+                p.hint #label-hint { "The purpose of the key, for example \u{201c}shop, production\u{201d}." }
                 fieldset {
                     legend { "Kind" }
                     label.choice { input type="radio" name="mode" value="live" checked; span { "Live: checks addresses and uses credits" } }
-                    label.choice { input type="radio" name="mode" value="test"; span { "Test: made-up answers, free, no mail server is asked" } }
+                    label.choice { input type="radio" name="mode" value="test"; span { "Test: returns made-up answers, is free and asks no mail server" } }
                 }
-                button type="submit" { "Make the key" }
+                button type="submit" { "Create key" }
             }
         }
     }
@@ -166,8 +167,8 @@ fn row(key: &KeyInfo, signed_in: Option<&SignedIn>) -> Markup {
             td.wrap data-label="Label" { @if key.label.is_empty() { span.soft { "none" } } @else { (key.label) } }
             td data-label="Kind" { (kind(key.mode)) }
             td.mono data-label="Ends in" { "…" (key.last4) }
-            td data-label="Made" { (time(key.created_at)) }
-            td data-label="Last use" { @match key.last_used_at { Some(at) => (time(at)), None => span.soft { "never" } } }
+            td data-label="Created" { (time(key.created_at)) }
+            td data-label="Last used" { @match key.last_used_at { Some(at) => (time(at)), None => span.soft { "never" } } }
             td data-label=[signed_in.is_none().then_some("Revoked")] {
                 @match (signed_in, key.revoked_at) {
                     (Some(signed_in), _) => {

@@ -1,12 +1,12 @@
-//! The dashboard: pages for people, rendered here, by the same binary and over the same store as the API.
+//! The dashboard: pages for users, rendered on the server, in the same binary and with the same store as the API.
 //!
-//! The way of a request: [`find`] looks its path up in [`routes`], [`Asked::answer`] sees who asks ([`session`]), holds
-//! forms to their origin and token ([`guard`]) and calls the page's handler. A handler returns a whole [`page`]; what
-//! it refuses becomes a page too. Nothing works through script alone: forms and links do all, and a small script
-//! copies a key and keeps progress fresh.
+//! The steps of a request: [`find`] looks up its path in [`routes`]. [`Asked::answer`] identifies the user ([`session`]),
+//! checks the origin and the token of a form ([`guard`]) and calls the handler of the page. A handler returns a whole
+//! [`page`]; a refusal becomes a page too. Every function works without script, through forms and links. A small script
+//! copies a key and updates the progress of a check.
 //!
-//! Pages load nothing but our own style and script ([`assets`]), and the policy of each page says so. All text goes
-//! through maud, which escapes it.
+//! Pages load only the style and the script of this crate ([`assets`]), and the policy of each page enforces this. maud
+//! escapes all text.
 
 mod access;
 pub mod assets;
@@ -53,30 +53,30 @@ use std::rc::Rc;
 use std::sync::Arc;
 use store::clock;
 
-/// A request to the dashboard whose body is not read yet.
+/// A request to the dashboard before its body is read.
 pub struct Asked {
-    /// What charges and asks.
+    /// Charges credits and runs checks.
     pub checks: Rc<Checks>,
-    /// What all threads share.
+    /// The state that all threads share.
     pub dashboard: Arc<Dashboard>,
-    /// The head.
+    /// The head of the request.
     pub head: Head,
-    /// What answers.
+    /// The route that answers.
     pub found: Found,
     /// See [`Visit::pieces`].
     pub pieces: Rc<Cell<Option<Pieces>>>,
 }
 
-/// What came of a body.
+/// The body of a request, after or during its reading.
 pub enum Given {
-    /// A form, or nothing.
+    /// A form, or an empty body.
     Form(Result<Bytes, Problem>),
-    /// A file that is still coming.
+    /// A form with a file that is still arriving.
     Upload(Box<dyn Incoming>),
 }
 
 impl Asked {
-    /// What is to be read of the body.
+    /// The kind of body that the route reads.
     pub fn body(&self) -> Body {
         match &self.found {
             Found::Route(route, _) => route.body,
@@ -84,7 +84,7 @@ impl Asked {
         }
     }
 
-    /// The answer, and what the log is told where something went wrong here.
+    /// Returns the answer, and a line for the log if the server failed.
     pub async fn answer(self, given: Given) -> (Reply, Option<String>) {
         let signed_in = match session::signed_in(&*self.checks.store, &self.head, clock::now()).await {
             Ok(signed_in) => signed_in,
@@ -116,7 +116,7 @@ impl Asked {
                 guard::token(&head, route.access, signed_in.as_ref(), &form)?;
                 (form, None)
             }
-            // Its token is in it, and looked at by the handler before anything else.
+            // The token is in the body. The handler checks it before everything else.
             (Body::Upload, Given::Upload(incoming)) => (Form::default(), Some(incoming)),
             _ => (Form::default(), None),
         };

@@ -1,7 +1,8 @@
-//! Lists: uploaded in parts, looked through, checked batch by batch, and given back with their verdicts.
+//! Lists: uploaded in parts, counted, checked batch by batch, and downloaded with their verdicts.
 //!
-//! [`upload`] takes the file in, [`pages`] shows where it stands, [`work`] is the thread that reads lists and makes
-//! their batches, [`download`] gives the result, which the thread of [`downloads`] makes. The content lies sealed in the store's parts; [`Parts`] reads it.
+//! [`upload`] receives the file and [`pages`] shows its state. [`work`] is the thread that reads lists and submits their
+//! batches. [`download`] sends the result, which the thread of [`downloads`] makes. The store keeps the content in sealed
+//! parts; [`Parts`] reads them.
 
 mod cleaned;
 pub mod download;
@@ -15,31 +16,31 @@ use std::io::{self, Read};
 use std::sync::Arc;
 use store::{List, Store};
 
-/// Addresses in a batch.
+/// Addresses per batch.
 pub const BATCH_ADDRESSES: u64 = store::BATCH_ROWS_MAX as u64;
 
-/// Most of a list unpacked, unless it came unpacked and longer.
+/// Most decompressed bytes of a list. A list that was uploaded uncompressed can be larger.
 const UNPACKED_BYTES_MAX: u64 = 2 << 30;
-/// Most packed bytes that may hold nothing.
+/// Most compressed bytes in sequence that decompress to nothing.
 const HOLLOW_BYTES_MAX: u64 = 256 << 10;
-/// The window of Zstandard: 8 MiB, what its levels up to 19 take.
+/// Largest window of Zstandard, as a power of two: 8 MiB, which its levels up to 19 use.
 const WINDOW_LOG_MAX: u32 = 23;
-/// Most columns.
+/// Most columns of a list.
 const COLUMNS_MAX: usize = 1_000;
 
-/// The content of a list, as it was uploaded.
+/// A reader of the content of a list, as it was uploaded.
 pub struct Parts {
     store: Arc<dyn Store>,
     list: List,
     next: u32,
     part: Vec<u8>,
     at: usize,
-    /// Bytes that are to come.
+    /// Bytes that are not read yet.
     left: u64,
 }
 
 impl Parts {
-    /// From its beginning.
+    /// A reader at the beginning of the list.
     pub fn new(store: Arc<dyn Store>, list: List) -> Parts {
         Parts { left: list.bytes, store, list, next: 0, part: Vec::new(), at: 0 }
     }
@@ -50,8 +51,8 @@ impl Read for Parts {
         if self.at == self.part.len() {
             let part = self.store.list_part(&self.list, self.next).map_err(io::Error::other)?;
             let Some(part) = part else {
-                // It was deleted, and what is left of it must not pass for all of it.
-                return if self.left == 0 { Ok(0) } else { Err(io::Error::other("a part of it is gone")) };
+                // The list was deleted. The parts that were read must not pass as the whole list.
+                return if self.left == 0 { Ok(0) } else { Err(io::Error::other("a part is missing")) };
             };
             self.left = self.left.saturating_sub(part.len() as u64);
             (self.part, self.at, self.next) = (part, 0, self.next + 1);
@@ -66,11 +67,11 @@ impl Read for Parts {
 /// The rows of a list.
 ///
 /// # Errors
-/// One line for its owner: the list cannot be read as one.
+/// One line for the owner: the file cannot be read as a list.
 pub(crate) fn source(store: Arc<dyn Store>, list: &List) -> Result<Source, String> {
     let parts = Box::new(Parts::new(store, list.clone()));
     let column = Some(list.column.as_str()).filter(|column| !column.is_empty());
-    // What the command line says to its users is said to those of the page in its own terms.
+    // The messages name an option of the command line. The page has a field instead.
     let in_words = |said: String| said.replace("with --column", "in the field for the column");
     let limits = Limits {
         bytes: UNPACKED_BYTES_MAX.max(list.bytes),

@@ -1,4 +1,4 @@
-//! What all pages have: the frame around them, and the headers that bound what they may do.
+//! The parts that all pages share: the frame, and the headers that limit what a page can do in the browser.
 
 use super::assets::{SCRIPT, STYLE};
 use super::form::token_field;
@@ -7,10 +7,10 @@ use http_core::Reply;
 use maud::{DOCTYPE, Markup, html};
 use std::borrow::Cow;
 
-/// Where the pages of one's own are, and what they are called.
+/// Paths and names of the pages in the navigation of a signed-in user.
 const PLACES: &[(&str, &str)] = &[
     ("/", "Overview"),
-    ("/try", "Try"),
+    ("/try", "Single check"),
     ("/keys", "API keys"),
     ("/lists", "Lists"),
     ("/usage", "Usage"),
@@ -20,11 +20,11 @@ const PLACES: &[(&str, &str)] = &[
     ("/sessions", "Sessions"),
 ];
 
-/// Longest path that a visitor is sent to after signing in: a request for consent has a long query.
+/// Longest path for the redirect after sign-in, in bytes. A request for consent has a long query.
 const NEXT_BYTES_MAX: usize = 8 * 1024;
 
-/// A path of ours to go to; `/` for anything else. What browsers could take for another site's address is not one:
-/// `//host`, and backslashes and control characters, which they mend.
+/// Returns `path` if it is a local path, otherwise `/`. A path that browsers can read as the address of another site is
+/// not local: `//host`, and any path with backslashes or control characters, which browsers correct or remove.
 pub fn next(path: &str) -> &str {
     let is_local = path.starts_with('/')
         && !path.starts_with("//")
@@ -33,18 +33,18 @@ pub fn next(path: &str) -> &str {
     if is_local { path } else { "/" }
 }
 
-/// A whole page, status 200. `title` stands in the window's title, not in the page.
+/// Renders a whole page with status 200. `title` is the title of the window; the page does not show it.
 pub fn page(title: &str, signed_in: Option<&SignedIn>, body: Markup) -> Reply {
     page_at(title, None, signed_in, body)
 }
 
-/// A whole page of which the navigation shows `place` as the current one.
+/// Renders a whole page. The navigation marks `place` as the current page.
 pub fn page_at(title: &str, place: Option<&str>, signed_in: Option<&SignedIn>, body: Markup) -> Reply {
     let footer = html! { p { "mailprobe · " a href="/docs" { "API reference" } } };
     frame(title, header(place, signed_in), body, footer)
 }
 
-/// A whole page that leads nowhere: for a server without a dashboard.
+/// Renders a page without links, for a server without a dashboard.
 pub fn bare(title: &str, body: Markup) -> Reply {
     frame(title, html! { header { span.brand { "mailprobe" } } }, body, html! { p { "mailprobe" } })
 }
@@ -63,7 +63,7 @@ fn frame(title: &str, header: Markup, body: Markup, footer: Markup) -> Reply {
                 script src=(SCRIPT.path()) defer {}
             }
             body {
-                a.skip href="#main" { "Skip to the content" }
+                a.skip href="#main" { "Skip to content" }
                 (header)
                 main #main tabindex="-1" { (body) }
                 footer { (footer) }
@@ -99,8 +99,8 @@ fn header(place: Option<&str>, signed_in: Option<&SignedIn>) -> Markup {
     }
 }
 
-/// What the browser may do with a page. A form may be sent to `form_target` too, and redirected there: browsers hold
-/// redirects of forms to this policy.
+/// The Content-Security-Policy of a page. Forms can be sent to this server and to `form_target`. The target is needed for
+/// redirects too, because browsers apply the policy to redirects after a form.
 pub fn policy(form_target: Option<&str>) -> String {
     let target = form_target.map(|origin| format!(" {origin}")).unwrap_or_default();
     format!(
@@ -109,7 +109,7 @@ pub fn policy(form_target: Option<&str>) -> String {
     )
 }
 
-/// Lets the forms of a page be sent, or redirected, to another origin too.
+/// Also allows the forms of a page to be sent, or redirected, to `origin`.
 pub fn allow_form_target(mut reply: Reply, origin: &str) -> Reply {
     for (name, value) in &mut reply.headers {
         if *name == "content-security-policy" {
@@ -123,7 +123,7 @@ fn html_reply(markup: Markup) -> Reply {
     let headers: Vec<(&'static str, Cow<'static, str>)> = vec![
         ("content-type", "text/html; charset=utf-8".into()),
         ("content-security-policy", policy(None).into()),
-        // Not `no-referrer`: with it browsers send forms with `Origin: null`.
+        // Not `no-referrer`: with that value, browsers send forms with `Origin: null`.
         ("referrer-policy", "same-origin".into()),
         ("x-frame-options", "DENY".into()),
         ("permissions-policy", "camera=(), geolocation=(), microphone=()".into()),
@@ -131,14 +131,14 @@ fn html_reply(markup: Markup) -> Reply {
     Reply { status: 200, headers, body: markup.into_string().into_bytes() }
 }
 
-/// Sends the visitor to another page of ours (303, RFC 9110 15.4.4).
+/// Redirects the visitor to another page of this server (303, RFC 9110 15.4.4).
 pub fn see_other(path: impl Into<Cow<'static, str>>) -> Reply {
     Reply { status: 303, headers: vec![("location", path.into())], body: Vec::new() }
         .header("content-type", "text/plain; charset=utf-8")
         .header("referrer-policy", "same-origin")
 }
 
-/// The status of a page that says what was wrong with a form.
+/// Sets the status of a page, for example of a page that shows an error of a form.
 pub fn with_status(mut reply: Reply, status: u16) -> Reply {
     reply.status = status;
     reply

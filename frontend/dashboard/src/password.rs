@@ -1,8 +1,8 @@
 //! Passwords: Argon2id with the second recommended option of RFC 9106 4 (64 MiB, three passes, four lanes), on a
-//! thread of their own.
+//! separate thread.
 //!
-//! A hash takes a tenth of a second of a core and 64 MiB, and a frontend thread has thousands of connections: so one
-//! thread makes them one after another, and refuses when too many wait.
+//! A hash takes a tenth of a second of a core and 64 MiB, and a frontend thread serves thousands of connections. So one
+//! thread computes all hashes, one after another, and refuses a job when too many jobs wait.
 
 use argon2::{Algorithm, Argon2, Params, Version};
 use std::io;
@@ -10,24 +10,24 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use store::{PasswordHash, Pending, Reply, StoreError, pending};
 
-/// Fewest characters of a password (NIST SP 800-63B 5.1.1.2 asks for eight at least).
+/// Fewest characters of a password (NIST SP 800-63B 5.1.1.2 requires at least eight).
 pub const PASSWORD_CHARS_MIN: usize = 10;
-/// Longest password that is read.
+/// Longest password, in bytes.
 pub const PASSWORD_BYTES_MAX: usize = 512;
 
 const MEMORY_KIB: u32 = 64 * 1024;
 const PASSES: u32 = 3;
 const LANES: u32 = 4;
 
-/// Hashes that may wait: a few seconds' worth.
+/// Most jobs that wait: a few seconds of work.
 const WAITING_MAX: usize = 32;
 
-/// See the module. The thread ends when this is dropped.
-pub struct Passwords(SyncSender<Job>);
+/// Handle of the password thread. The thread ends when this is dropped.
+pub struct Passwords(SyncSender<PasswordJob>);
 
-enum Job {
+enum PasswordJob {
     Hash(String, Reply<PasswordHash, StoreError>),
-    /// Against nothing, where there is no such user: it takes the same time, and fails.
+    /// The hash is `None` if there is no such user. Then the job takes the same time, and fails.
     Verify(String, Option<PasswordHash>, Reply<bool, StoreError>),
 }
 
@@ -35,63 +35,63 @@ impl Passwords {
     /// Starts the thread.
     ///
     /// # Errors
-    /// It could not be started.
+    /// The thread could not be started.
     pub fn start() -> io::Result<Passwords> {
         let (jobs, queue) = sync_channel(WAITING_MAX);
         thread::Builder::new().name("passwords".into()).spawn(move || work(&queue))?;
         Ok(Passwords(jobs))
     }
 
-    /// Makes a hash with a salt of its own; [`StoreError::Busy`] when too many wait.
+    /// Computes a hash with a new salt; [`StoreError::Busy`] if too many jobs wait.
     pub fn hash(&self, password: String) -> Pending<PasswordHash, StoreError> {
         let (reply, answer) = pending();
-        self.send(Job::Hash(password, reply));
+        self.send(PasswordJob::Hash(password, reply));
         answer
     }
 
-    /// Whether it is the password; [`StoreError::Busy`] when too many wait.
+    /// Whether the password matches the hash; [`StoreError::Busy`] if too many jobs wait.
     pub fn verify(&self, password: String, against: Option<PasswordHash>) -> Pending<bool, StoreError> {
         let (reply, answer) = pending();
-        self.send(Job::Verify(password, against, reply));
+        self.send(PasswordJob::Verify(password, against, reply));
         answer
     }
 
-    fn send(&self, job: Job) {
+    fn send(&self, job: PasswordJob) {
         match self.0.try_send(job) {
             Ok(()) => {}
             Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) => match job {
-                Job::Hash(_, reply) => reply.answer(Err(StoreError::Busy)),
-                Job::Verify(_, _, reply) => reply.answer(Err(StoreError::Busy)),
+                PasswordJob::Hash(_, reply) => reply.answer(Err(StoreError::Busy)),
+                PasswordJob::Verify(_, _, reply) => reply.answer(Err(StoreError::Busy)),
             },
         }
     }
 }
 
-/// Whether it can be one; else what to tell its owner.
+/// Checks whether a text can be a password.
 ///
 /// # Errors
-/// One sentence.
+/// One sentence for the user.
 pub fn check(password: &str, email: &str) -> Result<(), String> {
     if password.chars().count() < PASSWORD_CHARS_MIN {
-        return Err(format!("A password has at least {PASSWORD_CHARS_MIN} characters."));
+        return Err(format!("A password must have at least {PASSWORD_CHARS_MIN} characters."));
     }
     if password.len() > PASSWORD_BYTES_MAX {
-        return Err(format!("A password has at most {PASSWORD_BYTES_MAX} bytes."));
+        return Err(format!("A password can have at most {PASSWORD_BYTES_MAX} bytes."));
     }
     if !email.is_empty() && password.eq_ignore_ascii_case(email) {
         return Err("The password must not be the address.".into());
     }
     let first = password.chars().next();
     if password.chars().all(|c| Some(c) == first) {
-        return Err("The password must not be one character repeated.".into());
+        return Err("The password must not be a single repeated character.".into());
     }
     Ok(())
 }
 
-/// Makes a hash, on the thread that calls.
+/// Computes a hash on the calling thread.
 ///
 /// # Errors
-/// There are no random bytes.
+/// The system gives no random bytes.
 pub fn hash(password: &str) -> Result<PasswordHash, StoreError> {
     let mut salt = [0; 16];
     getrandom::fill(&mut salt).map_err(|error| StoreError::Failed(format!("no random bytes: {error}")))?;
@@ -99,11 +99,13 @@ pub fn hash(password: &str) -> Result<PasswordHash, StoreError> {
     Ok(PasswordHash { tag: tag(password, &made)?, ..made })
 }
 
-fn work(queue: &Receiver<Job>) {
+fn work(queue: &Receiver<PasswordJob>) {
     while let Ok(job) = queue.recv() {
         match job {
-            Job::Hash(password, reply) => reply.answer(hash(&password)),
-            Job::Verify(password, against, reply) => reply.answer(verify(&password, against.as_ref())),
+            PasswordJob::Hash(password, reply) => reply.answer(hash(&password)),
+            PasswordJob::Verify(password, against, reply) => {
+                reply.answer(verify(&password, against.as_ref()))
+            }
         }
     }
 }
@@ -112,7 +114,7 @@ fn verify(password: &str, against: Option<&PasswordHash>) -> Result<bool, StoreE
     let nobody =
         PasswordHash { memory_kib: MEMORY_KIB, passes: PASSES, lanes: LANES, salt: [0; 16], tag: [0; 32] };
     let tag = tag(password, against.unwrap_or(&nobody))?;
-    // Both are hashes with a secret's entropy; where they differ first tells nobody anything.
+    // Both are hashes with the entropy of a secret, so the position of the first difference reveals nothing.
     Ok(against.is_some_and(|against| against.tag == tag))
 }
 

@@ -1,4 +1,4 @@
-//! `/plan`: what the account's plan gives, and what others would.
+//! `/plan`: the credits and limits of the account's plan, and a list of all plans.
 
 use super::page;
 use super::sessions::time;
@@ -23,19 +23,19 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
         @if !account.status.is_usable() {
             p.notice.warn {
                 @match account.status {
-                    SubscriptionStatus::Paused => "The subscription is paused: nothing can be charged until it goes on.",
-                    _ => "The subscription has ended: nothing can be charged any longer.",
+                    SubscriptionStatus::Paused => "The subscription is paused: nothing can be charged until it resumes.",
+                    _ => "The subscription has ended: nothing can be charged.",
                 }
-                " Free answers still work."
+                " You still get free answers."
             }
         }
         section.card {
             h2 { (plan_name) }
             dl {
                 dt { "Status" } dd { (account.status.as_str().replace('_', " "))
-                    @if account.cancel_at_period_end { ", ends with the period" } }
+                    @if account.cancel_at_period_end { ", ends at the end of the period" } }
                 dt { "Plan credits" } dd { (balance.plan_left) " of " (balance.allowance) " left" }
-                dt { "Pack credits" } dd { (balance.pack_left) ", which never expire" }
+                dt { "Pack credits" } dd { (balance.pack_left) "; pack credits never expire" }
                 dt { "New credits" } dd { @match account.period_end { Some(end) => (time(end)), None => "never" } }
                 dt { "Lists and batches" } dd { @if terms.batches_allowed { "included" } @else { "not included" } }
             }
@@ -43,24 +43,24 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
         section.card {
             h2 { "Limits" }
             div.scroll tabindex="0" role="region" aria-label="Limits" { table {
-                thead { tr { th scope="col" { "What" } th.number scope="col" { "Limit" } } }
+                thead { tr { th scope="col" { "Resource" } th.number scope="col" { "Limit" } } }
                 tbody {
-                    tr { td { "Full checks a minute, for each key" } td.number { (terms.limits.verify) } }
-                    tr { td { "Fast checks a minute, for each key" } td.number { (terms.limits.fast) } }
-                    tr { td { "Batches a minute, for each key" } td.number { (terms.limits.batch) } }
-                    tr { td { "Full checks a second, sustained, for the account" } td.number { (terms.limits.fair_use_per_second) } }
+                    tr { td { "Full checks per minute, for each key" } td.number { (terms.limits.verify) } }
+                    tr { td { "Fast checks per minute, for each key" } td.number { (terms.limits.fast) } }
+                    tr { td { "Batches per minute, for each key" } td.number { (terms.limits.batch) } }
+                    tr { td { "Full checks per second, sustained, for the account" } td.number { (terms.limits.fair_use_per_second) } }
                 }
             } }
         }
         section.card {
             h2 { "All plans" }
             div.scroll tabindex="0" role="region" aria-label="All plans" { table {
-                thead { tr { th scope="col" { "Plan" } th.number scope="col" { "Credits a month" } } }
+                thead { tr { th scope="col" { "Plan" } th.number scope="col" { "Credits per month" } } }
                 tbody { @for plan in store.plans().iter() {
-                    tr { td { (plan.name) @if plan.id == account.plan { " " span.tag.good { "yours" } } } td.number { (plan.monthly_credits) } }
+                    tr { td { (plan.name) @if plan.id == account.plan { " " span.tag.good { "current" } } } td.number { (plan.monthly_credits) } }
                 } }
             } }
-            p.soft { "The operator of this service changes plans." }
+            p.soft { "Only the operator of this service can change plans." }
         }
     };
     Ok(page::page_at("Plan", Some("/plan"), Some(signed_in), body))

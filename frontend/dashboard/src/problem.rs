@@ -1,4 +1,4 @@
-//! A page that was refused: its status and what the visitor can do about it, and what the log is told.
+//! The refusal of a page: the status, a message for the visitor, and a line for the log.
 
 use super::page;
 use super::session::SignedIn;
@@ -9,7 +9,7 @@ use maud::html;
 use std::borrow::Cow;
 use store::{HoldError, StoreError};
 
-/// See the module. Neither text carries an address, a key or a password.
+/// A refusal of a page. Neither text contains an address, a key or a password.
 #[derive(Clone)]
 pub struct Problem {
     status: u16,
@@ -19,46 +19,46 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A problem without more to say.
+    /// A problem with a status and a message only.
     pub fn new(status: u16, message: impl Into<Cow<'static, str>>) -> Problem {
         Problem { status, message: message.into(), headers: Vec::new(), inside: None }
     }
 
-    /// 404: not there, or somebody else's, which is the same.
+    /// 404: it does not exist, or it belongs to another account. The answer is the same for both.
     pub fn not_found() -> Problem {
-        Problem::new(404, "There is no such page, or not any longer.")
+        Problem::new(404, "This page does not exist, or no longer exists.")
     }
 
-    /// 429.
+    /// 429: too many attempts; `wait_s` is the time to wait, in seconds.
     pub fn too_often(wait_s: u64) -> Problem {
         let message = format!("Too many attempts. Wait {wait_s} seconds, then try again.");
         Problem::new(429, message).header("retry-after", wait_s.to_string())
     }
 
-    /// 500.
+    /// 500: an internal error.
     pub fn defect() -> Problem {
         Refusal::defect().into()
     }
 
-    /// 503.
+    /// 503: the server cannot process the request now.
     pub fn unready() -> Problem {
-        Problem::new(503, "The service cannot take this now. Try again in a few seconds.")
+        Problem::new(503, "The service cannot process this request now. Try again in a few seconds.")
             .header("retry-after", "5")
     }
 
-    /// Adds a header.
+    /// Adds a header to the answer.
     pub fn header(mut self, name: &'static str, value: impl Into<Cow<'static, str>>) -> Problem {
         self.headers.push((name, value.into()));
         self
     }
 
-    /// Adds what the log is told.
+    /// Adds a line for the log.
     pub fn inside(mut self, what: impl ToString) -> Problem {
         self.inside = Some(what.to_string());
         self
     }
 
-    /// What the visitor is told.
+    /// The message for the visitor.
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -68,20 +68,20 @@ impl Problem {
         self.status
     }
 
-    /// The page, and what the log is told.
+    /// Renders the page. Also returns the line for the log.
     pub fn render(self, signed_in: Option<&SignedIn>) -> (Reply, Option<String>) {
         let Problem { status, message, headers, inside } = self;
         let title = match status {
             403 => "Not allowed",
             404 => "Not found",
             429 => "Too many attempts",
-            500.. => "Out of order",
-            _ => "That did not work",
+            500.. => "Service error",
+            _ => "Request refused",
         };
         let body = html! {
             h1 { (title) }
             p.notice.bad role="alert" { (message) }
-            p { a href="/" { "Back to the start" } }
+            p { a href="/" { "Go to the start page" } }
         };
         let mut reply = page::page(title, signed_in, body);
         reply.status = status;

@@ -1,4 +1,4 @@
-//! The one table of the dashboard's pages and forms: method, path, who may ask, what body there is, handler.
+//! The table of all pages and forms of the dashboard: method, path, access rule, kind of body, handler.
 
 use super::{
     assets, attempt, authorize, batches, connections, docs, home, keys, lists, plan, sessions, signin,
@@ -11,23 +11,23 @@ use http_core::{Method, Refusal, Reply, route};
 use std::future::Future;
 use std::pin::Pin;
 
-/// A form of a few fields.
+/// A form with a few fields.
 pub const FORM: Body = Body::Form { bytes_max: 16 * 1024 };
 
-/// What a handler is.
+/// The type of a handler.
 pub type Handler = fn(Visit) -> Pin<Box<dyn Future<Output = Result<Reply, Problem>>>>;
 
-/// One line of the table.
+/// One row of the table.
 pub struct Route {
-    /// The method. Pages answer HEAD too.
+    /// The method. A page also answers HEAD.
     pub method: Method,
-    /// The path, and what logs call it. One segment at most is a parameter, in braces.
+    /// The path, which is also the name in logs. At most one segment is a parameter, in braces.
     pub path: &'static str,
-    /// Who may ask.
+    /// The access rule.
     pub access: Access,
-    /// What is read of the body.
+    /// The kind of body.
     pub body: Body,
-    /// What answers.
+    /// The function that answers.
     pub handler: Handler,
 }
 
@@ -39,7 +39,7 @@ const fn send(path: &'static str, access: Access, handler: Handler) -> Route {
     Route { method: Method::Post, path, access, body: FORM, handler }
 }
 
-/// The table.
+/// All routes.
 const ROUTES: &[Route] = &[
     show("/", Access::Anybody, |visit| Box::pin(home::show(visit))),
     show("/assets/{name}", Access::Anybody, |visit| Box::pin(assets::show(visit))),
@@ -82,16 +82,16 @@ const ROUTES: &[Route] = &[
     send("/signout", Access::SignedIn, |visit| Box::pin(signin::sign_out(visit))),
 ];
 
-/// What was found at a path of the dashboard.
+/// The result of a search for a route.
 pub enum Found {
-    /// A route, and what stands for its parameter.
+    /// A route, and the value of its parameter.
     Route(&'static Route, String),
-    /// There is a route, but not with this method.
+    /// The path has no route with this method.
     Refused(Refusal),
 }
 
 impl Found {
-    /// What logs call it.
+    /// The name in logs.
     pub fn path(&self) -> &'static str {
         match self {
             Found::Route(route, _) => route.path,
@@ -114,7 +114,7 @@ impl route::Route for Route {
     }
 }
 
-/// Finds the route; none where the path is not the dashboard's.
+/// Finds the route; `None` if the path does not belong to the dashboard.
 pub fn find(method: &str, path: &str) -> Option<Found> {
     Some(match route::find(ROUTES, method, path)? {
         Ok((route, parameter)) => Found::Route(route, parameter.to_owned()),
@@ -150,7 +150,7 @@ mod tests {
         }
     }
 
-    /// A handler that changes something is never reached by a link or an image of somebody else's page.
+    /// A link or an image on a page of another site never reaches a handler that changes something.
     #[test]
     fn every_post_is_a_guarded_form() {
         for route in ROUTES {

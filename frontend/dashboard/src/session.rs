@@ -1,8 +1,8 @@
-//! Who asks: the cookie of a session, its beginning and its end.
+//! Sessions: their cookie, their beginning and their end.
 //!
-//! The cookie holds 256 random bits; the store has their SHA-256 alone. Signing in always makes a new session, so a
-//! cookie that somebody planted before is worth nothing afterwards. The `__Host-` prefix (RFC 6265bis 4.1.3.2) keeps
-//! other hosts of the same domain from setting it.
+//! The cookie holds 256 random bits. The store holds only their SHA-256. Sign-in always creates a new session, so a cookie
+//! that an attacker planted before sign-in has no use. The `__Host-` prefix (RFC 6265bis 4.1.3.2) prevents other hosts of
+//! the same domain from setting the cookie.
 
 use super::page;
 use super::page::next;
@@ -16,19 +16,19 @@ use store::{AccountId, NewSession, SESSION_MS, SESSION_STEP_MS, Session, Store, 
 
 /// The cookie of a session.
 pub const SESSION_COOKIE: &str = "__Host-mailprobe";
-/// The cookie that forms of visitors without a session are tied to.
+/// The cookie that binds the forms of visitors without a session.
 pub const FORM_COOKIE: &str = "__Host-mailprobe-form";
 
 const TOKEN_CHARS: usize = 64;
 
-/// Somebody who has signed in.
+/// A signed-in user.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SignedIn {
-    /// Their account.
+    /// The account of the user.
     pub account: AccountId,
-    /// The hash of the session's token, which is what the store calls it.
+    /// The hash of the session's token. The store finds the session by it.
     pub session: TokenHash,
-    /// The token that forms of this session carry.
+    /// The token against forgery in the forms of this session.
     pub csrf: String,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Debug for SignedIn {
     }
 }
 
-/// Whose session the request's cookie is; none where there is no such session any longer. Its use is noted.
+/// Finds the session of the request's cookie; `None` if there is no such session or it has ended. Records its use.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -49,7 +49,7 @@ pub async fn signed_in(store: &dyn Store, head: &Head, now: UnixMs) -> Result<Op
     let hash = token_hash(token);
     let Some(Session { account, seen_at, .. }) = store.session(&hash, now)? else { return Ok(None) };
     if now >= seen_at.saturating_add(SESSION_STEP_MS) {
-        // Not a reason to refuse: the session is good without the note.
+        // Not a reason to refuse: the session is valid without the record.
         if let Err(error) = store.session_used(hash, now).await {
             tracing::warn!("the use of a session was not noted: {error}");
         }
@@ -59,38 +59,38 @@ pub async fn signed_in(store: &dyn Store, head: &Head, now: UnixMs) -> Result<Op
     Ok(Some(SignedIn { account, session: hash, csrf }))
 }
 
-/// A session that is about to begin: what the store gets, and the cookie that the visitor gets.
+/// A session that is about to begin: a record for the store, and a cookie for the visitor.
 pub struct Beginning {
-    /// For the store.
+    /// The record for the store.
     pub session: NewSession,
     cookie: String,
 }
 
 impl Beginning {
-    /// Of random bits.
+    /// Creates a session from random bits.
     ///
     /// # Errors
-    /// There are none.
+    /// The system gives no random bits.
     pub fn new(head: &Head) -> Result<Beginning, Problem> {
         let token = random_token()?;
         let session = NewSession { hash: token_hash(&token), agent: agent(&head.agent) };
         Ok(Beginning { session, cookie: set_cookie(SESSION_COOKIE, &token, SESSION_MS / 1000) })
     }
 
-    /// Sends the visitor on with the cookie. The one for forms has done its work.
+    /// Redirects the visitor to `path` and sets the cookie. Removes the cookie for forms, which is no longer needed.
     pub fn send_to(cookie: String, path: &str) -> Reply {
         page::see_other(next(path).to_owned())
             .header("set-cookie", cookie)
             .header("set-cookie", set_cookie(FORM_COOKIE, "", 0))
     }
 
-    /// What the store gets, and what [`Beginning::send_to`] takes.
+    /// Returns the record for the store, and the cookie for [`Beginning::send_to`].
     pub fn split(self) -> (NewSession, String) {
         (self.session, self.cookie)
     }
 }
 
-/// Where somebody goes who has to sign in first; afterwards they are back.
+/// Redirects to the sign-in page. After sign-in, the visitor returns to the page of this request.
 pub fn sign_in_first(head: &Head, method: Method) -> Reply {
     let back = match (method, head.query.as_str()) {
         (Method::Post, _) => "/".to_owned(),
@@ -100,7 +100,7 @@ pub fn sign_in_first(head: &Head, method: Method) -> Reply {
     page::see_other(format!("/signin?next={}", escape(next(&back))))
 }
 
-/// The value of a cookie; none where it is set twice.
+/// The value of a cookie; `None` if the cookie is missing or set twice.
 pub fn cookie<'c>(cookies: &'c [String], name: &str) -> Option<&'c str> {
     let pairs = cookies.iter().flat_map(|cookies| cookies.split(';'));
     let mut values = pairs
@@ -111,29 +111,29 @@ pub fn cookie<'c>(cookies: &'c [String], name: &str) -> Option<&'c str> {
     first.filter(|_| values.next().is_none())
 }
 
-/// The header that sets a cookie for so many seconds; for none it is removed.
+/// The value of a `Set-Cookie` header with a lifetime in seconds. A lifetime of 0 removes the cookie.
 pub fn set_cookie(name: &str, value: &str, seconds: u64) -> String {
     format!("{name}={value}; Path=/; Max-Age={seconds}; Secure; HttpOnly; SameSite=Lax")
 }
 
-/// 256 random bits.
+/// 256 random bits, in hexadecimal digits.
 ///
 /// # Errors
-/// There are none.
+/// The system gives no random bits.
 pub fn random_token() -> Result<String, Problem> {
     let mut bits = [0; TOKEN_CHARS / 2];
     getrandom::fill(&mut bits).map_err(|error| Problem::unready().inside(error))?;
     Ok(HEXLOWER.encode(&bits))
 }
 
-/// What is stored of a token.
+/// The hash of a token, which the store keeps.
 pub fn token_hash(token: &str) -> TokenHash {
     let mut hash = [0; 32];
     hash.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
     hash
 }
 
-/// For a value in a query (RFC 3986 2.1).
+/// Escapes a value for a query (RFC 3986 2.1).
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -146,12 +146,12 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// A browser and system as its owner knows them again, from what it says of itself.
+/// The names of the browser and the system, from the `User-Agent` header.
 fn agent(said: &str) -> String {
     let first = |known: &[(&str, &'static str)]| {
         known.iter().find(|(mark, _)| said.contains(mark)).map(|(_, name)| *name)
     };
-    // In this order: each later one's mark is in what an earlier one says too.
+    // The order matters: the mark of a later browser is also in the header of some earlier ones.
     let browser = first(&[
         ("Edg/", "Edge"),
         ("OPR/", "Opera"),

@@ -1,4 +1,4 @@
-//! `/sessions`: where the account's user is signed in, and the end of that.
+//! `/sessions`: the sessions of the account's user. The user can end them and set the password.
 
 use super::form::token_field;
 use super::session::{SignedIn, token_hash};
@@ -20,27 +20,27 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     render(&visit, ended.map(|ended| format!("{ended} other sessions ended.")), None)
 }
 
-/// `POST /sessions/end`: one of them, or our own.
+/// `POST /sessions/end`: ends one session. It can be the session of this request.
 pub async fn end(visit: Visit) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
     let named = visit.form.text("session");
     let sessions = visit.checks.store.sessions(signed_in.account, clock::now())?;
     let session = sessions.iter().find(|session| HEXLOWER.encode(&session.hash) == named);
-    // Another account's sessions are not in the list: as good as not there.
+    // A session of another account is not in the list, so it is not found.
     let session = session.ok_or_else(Problem::not_found)?;
     visit.checks.store.end_session(signed_in.account, session.hash).await?;
     Ok(page::see_other("/sessions"))
 }
 
-/// `POST /sessions/end-others`: all but this one.
+/// `POST /sessions/end-others`: ends all sessions except the session of this request.
 pub async fn end_others(visit: Visit) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
     let ended = visit.checks.store.end_sessions(signed_in.account, Some(signed_in.session)).await?;
     Ok(page::see_other(format!("/sessions?ended={ended}")))
 }
 
-/// `POST /sessions/password`: every other session ends. Who came by a link and has no password yet names an address
-/// instead of the password so far.
+/// `POST /sessions/password`: sets the password and ends every other session. A user that came by a link and has no
+/// password yet gives an address instead of the current password.
 pub async fn set_password(visit: Visit) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?.clone();
     let (store, now) = (&visit.checks.store, clock::now());
@@ -56,18 +56,18 @@ pub async fn set_password(visit: Visit) -> Result<Reply, Problem> {
     if let Err(why) = password::check(new, email) {
         return refuse(&visit, &why, 400);
     }
-    // Guesses count as those of signing in do: a session that was left open is no way around them.
+    // Attempts count like attempts to sign in, so an open session does not allow more guesses.
     visit.dashboard.throttle.sign_in(token_hash(&email.to_lowercase()), visit.head.peer, now)?;
     if let Some(user) = &user {
         let given = visit.form.text("password").to_owned();
         if !visit.dashboard.passwords.verify(given, Some(user.password)).await.map_err(busy)? {
-            return refuse(&visit, "That is not the password so far.", 403);
+            return refuse(&visit, "The current password is wrong.", 403);
         }
     }
     let made = visit.dashboard.passwords.hash(new.to_owned()).await.map_err(busy)?;
     let address = user.is_none().then(|| email.to_owned());
     match store.set_user(signed_in.account, address, made, Some(signed_in.session), now).await {
-        Ok(()) => render(&visit, Some("The password is set. All other sessions ended.".into()), None),
+        Ok(()) => render(&visit, Some("The password is set. All other sessions have ended.".into()), None),
         Err(UserError::EmailTaken) => refuse(&visit, "Another account has this address.", 409),
         Err(error) => Err(Problem::unready().inside(format!("a password was not set: {error}"))),
     }
@@ -84,17 +84,17 @@ fn password_form(signed_in: &SignedIn, user: Option<&User>) -> Markup {
             form method="post" action="/sessions/password" {
                 (token_field(&signed_in.csrf))
                 @if user.is_some() {
-                    label for="password" { "Password so far" }
+                    label for="password" { "Current password" }
                     input #password name="password" type="password" autocomplete="current-password" required;
                 } @else {
-                    label for="email" { "E-mail address to sign in with" }
+                    label for="email" { "E-mail address for sign-in" }
                     input #email name="email" type="email" autocomplete="username" required maxlength="320";
                 }
                 label for="new-password" { "New password" }
                 input #new-password name="new-password" type="password" autocomplete="new-password" required
                     minlength=(password::PASSWORD_CHARS_MIN) aria-describedby="password-hint";
-                p.hint #password-hint { "At least " (password::PASSWORD_CHARS_MIN) " characters. It ends all other sessions." }
-                button type="submit" { "Set the password" }
+                p.hint #password-hint { "At least " (password::PASSWORD_CHARS_MIN) " characters. A new password ends all other sessions." }
+                button type="submit" { "Set password" }
             }
         }
     }
@@ -111,12 +111,13 @@ fn render(visit: &Visit, done: Option<String>, wrong: Option<&str>) -> Result<Re
         @match &user {
             Some(user) => p { "You sign in as " strong.wrap { (user.email) } "." },
             None => p.notice.warn {
-                "This account has no password yet. Set one, or only a link of the operator signs in."
+                "This account has no password yet. Set a password. Without one, you can sign in only with a link from \
+                 the operator."
             },
         }
         div.scroll tabindex="0" role="region" aria-label="Sessions" {
             table.stack {
-                thead { tr { th scope="col" { "Browser" } th scope="col" { "Signed in" } th scope="col" { "Last use" } th scope="col" { "End" } } }
+                thead { tr { th scope="col" { "Browser" } th scope="col" { "Signed in" } th scope="col" { "Last used" } th scope="col" { "End" } } }
                 tbody { @for session in &sessions { (row(session, signed_in)) } }
             }
         }
@@ -133,9 +134,9 @@ fn row(session: &Session, signed_in: &SignedIn) -> Markup {
     let own = session.hash == signed_in.session;
     html! {
         tr {
-            td data-label="Browser" { (session.agent) " " @if own { span.tag.good { "This one" } } }
+            td data-label="Browser" { (session.agent) " " @if own { span.tag.good { "This session" } } }
             td data-label="Signed in" { (time(session.created_at)) }
-            td data-label="Last use" { (time(session.seen_at)) }
+            td data-label="Last used" { (time(session.seen_at)) }
             td {
                 form method="post" action="/sessions/end" {
                     (token_field(&signed_in.csrf))
@@ -147,7 +148,7 @@ fn row(session: &Session, signed_in: &SignedIn) -> Markup {
     }
 }
 
-/// A time to the minute, in UTC.
+/// A time in UTC, with a precision of one minute.
 pub fn time(at: u64) -> Markup {
     let exact = Iso8601(at).to_string();
     let shown = exact.get(..16).unwrap_or(&exact).replace('T', " ");

@@ -1,7 +1,7 @@
-//! `/signin`: address and password, or a link that an operator made (`mailprobe account sign-in-link`).
+//! `/signin`: sign-in with an address and a password, or with a link from the operator (`mailprobe account sign-in-link`).
 //!
-//! Nobody learns here whether an address has an account: the answer and its time are the same, and attempts are counted
-//! before the password is looked at.
+//! The answer does not reveal whether an address has an account: its text and its time are the same in both cases. Attempts
+//! are counted before the password is checked.
 
 use super::form::token_field;
 use super::session::{Beginning, SESSION_COOKIE, set_cookie, token_hash};
@@ -14,7 +14,7 @@ use maud::{Markup, html};
 use store::StoreError;
 use store::clock;
 
-/// Longest address that is read, as in the API.
+/// Longest address that is read, in bytes, as in the API.
 pub const EMAIL_BYTES_MAX: usize = 320;
 
 impl From<TooOften> for Problem {
@@ -50,7 +50,7 @@ pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
     Ok(page::with_status(render(&visit, next, email, Some(wrong))?, 401))
 }
 
-/// Begins a session and sends to `next`, if this is an account's address and password.
+/// Begins a session and redirects to `next` if an account has this address and password.
 pub async fn enter(visit: &Visit, email: &str, password: &str, next: &str) -> Result<Option<Reply>, Problem> {
     let now = clock::now();
     let subject = token_hash(&email.to_lowercase());
@@ -67,7 +67,7 @@ pub async fn enter(visit: &Visit, email: &str, password: &str, next: &str) -> Re
     Ok(Some(Beginning::send_to(cookie, next)))
 }
 
-/// A session that was open in this browser ends when another begins.
+/// Ends the session that was open in this browser before the new one began.
 pub async fn end_former(visit: &Visit) -> Result<(), Problem> {
     if let Some(former) = &visit.signed_in {
         visit.checks.store.end_session(former.account, former.session).await?;
@@ -75,10 +75,10 @@ pub async fn end_former(visit: &Visit) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Too many hashes wait.
+/// Converts an error of the password thread. Its queue can be full.
 pub fn busy(error: StoreError) -> Problem {
     match error {
-        StoreError::Busy => Problem::new(503, "Many people sign in just now. Try again in a few seconds.")
+        StoreError::Busy => Problem::new(503, "Many users are signing in. Try again in a few seconds.")
             .header("retry-after", "5"),
         other => other.into(),
     }
@@ -88,7 +88,7 @@ fn render(visit: &Visit, next: &str, email: &str, wrong: Option<&str>) -> Result
     let (token, cookie) = guard::form_token(&visit.head, visit.signed_in.as_ref())?;
     let body = html! {
         section.narrow {
-            h1 { "Sign in" }
+            h1 { "Sign-in" }
             (notice(wrong))
             form method="post" action="/signin" {
                 (token_field(&token))
@@ -104,18 +104,18 @@ fn render(visit: &Visit, next: &str, email: &str, wrong: Option<&str>) -> Result
             }
         }
     };
-    let mut reply = page::page("Sign in", visit.signed_in.as_ref(), body);
+    let mut reply = page::page("Sign-in", visit.signed_in.as_ref(), body);
     reply.headers.extend(cookie);
     Ok(reply)
 }
 
-/// What was wrong with a form, above it.
+/// The error of a form, shown above the form.
 pub fn notice(wrong: Option<&str>) -> Markup {
     html! { @if let Some(wrong) = wrong { p.notice.bad role="alert" { (wrong) } } }
 }
 
-/// `GET /signin/link?token=`. Looking at the page does not use the link up: programs that look at links in messages
-/// would.
+/// `GET /signin/link?token=`. Loading the page does not use up the link, because some programs load every link in a
+/// message.
 pub async fn show_link(visit: Visit) -> Result<Reply, Problem> {
     let link = visit.query("token").unwrap_or_default();
     let now = clock::now();
@@ -126,7 +126,7 @@ pub async fn show_link(visit: Visit) -> Result<Reply, Problem> {
     let (token, cookie) = guard::form_token(&visit.head, visit.signed_in.as_ref())?;
     let body = html! {
         section.narrow {
-            h1 { "Sign in" }
+            h1 { "Sign-in" }
             p { "This link signs you in once." }
             form method="post" action="/signin/link" {
                 (token_field(&token))
@@ -135,7 +135,7 @@ pub async fn show_link(visit: Visit) -> Result<Reply, Problem> {
             }
         }
     };
-    let mut reply = page::page("Sign in", visit.signed_in.as_ref(), body);
+    let mut reply = page::page("Sign-in", visit.signed_in.as_ref(), body);
     reply.headers.extend(cookie);
     Ok(reply)
 }
@@ -152,7 +152,7 @@ pub async fn submit_link(visit: Visit) -> Result<Reply, Problem> {
 }
 
 fn used_up() -> Problem {
-    Problem::new(404, "This sign-in link was used, or its 15 minutes are over. Ask for another one.")
+    Problem::new(404, "This sign-in link was used or is older than 15 minutes. Ask for a new link.")
 }
 
 /// `POST /signout`.

@@ -1,7 +1,7 @@
-//! `/signup`: an account on the free plan with a user who can sign in.
+//! `/signup`: creates an account on the free plan, with a user that can sign in.
 //!
-//! Addresses are not verified here: the service sends no mail. The account's name is made up, as names are no secret
-//! and an address is personal data.
+//! The address is not verified, because the service sends no mail. The name of the account is generated: names are not
+//! secret, and an address is personal data.
 
 use super::form::token_field;
 use super::session::Beginning;
@@ -16,7 +16,7 @@ use store::clock;
 use store::id::random_bits;
 use store::{AccountId, NewAccount, NewUser, UserError};
 
-/// The id of the plan that new accounts are on.
+/// The id of the plan of new accounts.
 const PLAN: &str = "free";
 
 /// `GET /signup`.
@@ -53,7 +53,7 @@ pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
     let new = NewUser { account, email: email.to_owned(), password, session };
     match visit.checks.store.sign_up(new, now).await {
         Ok(_) => {}
-        // Perhaps by this very form: an answer to it may have been lost, or said that it is not known what came of it.
+        // Perhaps this form created the account: its answer was lost, or said that the result is not known.
         Err(UserError::EmailTaken) => {
             return match enter(&visit, email, visit.form.text("password"), "/").await? {
                 Some(reply) => Ok(reply),
@@ -66,7 +66,7 @@ pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
     Ok(Beginning::send_to(cookie, "/"))
 }
 
-/// Unique, as ids are; and no id itself.
+/// A name that is as unique as the id, but is not a valid id.
 fn name(id: AccountId) -> String {
     let id = id.to_string();
     format!("web-{}", id.split_once('_').map_or(id.as_str(), |(_, rest)| rest))
@@ -75,12 +75,12 @@ fn name(id: AccountId) -> String {
 fn closed(visit: &Visit) -> Reply {
     let body = html! {
         section.narrow {
-            h1 { "Sign-up is closed" }
-            p { "The operator of this service makes accounts. Ask them for one." }
-            p { a href="/signin" { "Sign in" } " if you have one." }
+            h1 { "Sign-up" }
+            p { "Sign-up is closed. The operator of this service creates accounts. Ask the operator for an account." }
+            p { "Do you have an account? " a href="/signin" { "Sign in" } "." }
         }
     };
-    page::with_status(page::page("Sign-up is closed", visit.signed_in.as_ref(), body), 403)
+    page::with_status(page::page("Sign-up", visit.signed_in.as_ref(), body), 403)
 }
 
 fn render(visit: &Visit, email: &str, wrong: Option<&str>) -> Result<Reply, Problem> {
@@ -88,9 +88,9 @@ fn render(visit: &Visit, email: &str, wrong: Option<&str>) -> Result<Reply, Prob
     let free = visit.checks.store.plans().find(PLAN);
     let body = html! {
         section.narrow {
-            h1 { "Sign up" }
+            h1 { "Sign-up" }
             @if let Some(free) = free {
-                p { "The plan " strong { (free.name) } " has " (free.monthly_credits) " full checks a month, with the whole API." }
+                p { "The plan " strong { (free.name) } " includes " (free.monthly_credits) " full checks per month and the whole API." }
             }
             (notice(wrong))
             form method="post" action="/signup" {
@@ -100,13 +100,13 @@ fn render(visit: &Visit, email: &str, wrong: Option<&str>) -> Result<Reply, Prob
                 label for="password" { "Password" }
                 input #password name="password" type="password" autocomplete="new-password" required
                     minlength=(password::PASSWORD_CHARS_MIN) aria-describedby="password-hint";
-                p.hint #password-hint { "At least " (password::PASSWORD_CHARS_MIN) " characters. A few words in a row are good." }
-                button type="submit" { "Make the account" }
+                p.hint #password-hint { "At least " (password::PASSWORD_CHARS_MIN) " characters. Several words in a row make a good password." }
+                button type="submit" { "Create account" }
             }
-            p { "You have an account? " a href="/signin" { "Sign in" } "." }
+            p { "Do you have an account? " a href="/signin" { "Sign in" } "." }
         }
     };
-    let mut reply = page::page("Sign up", visit.signed_in.as_ref(), body);
+    let mut reply = page::page("Sign-up", visit.signed_in.as_ref(), body);
     reply.headers.extend(cookie);
     Ok(reply)
 }

@@ -1,4 +1,4 @@
-//! `/usage`: what was checked on each day, and what came of it.
+//! `/usage`: the number of checks per day, and their results.
 
 use super::{chart, page};
 use crate::problem::Problem;
@@ -7,7 +7,7 @@ use http_core::Reply;
 use maud::html;
 use store::clock;
 
-/// The spans that can be chosen, in days.
+/// The spans that the user can choose, in days.
 const SPANS: [u32; 3] = [7, 30, 90];
 
 /// `GET /usage?days=`.
@@ -24,9 +24,9 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
         nav aria-label="Span" { p.actions { @for choice in SPANS {
             a href={ "/usage?days=" (choice) } aria-current=[(choice == span).then_some("true")] { (choice) " days" }
         } } }
-        section.card { h2 { "Charged checks a day" } (chart::days(&days, span, now)) }
-        section.card { h2 { "What came of them" } (chart::verdicts(&sums)) }
-        p.soft { "Days are those of UTC. Fast checks, repeats within 24 hours and test keys are free and not counted." }
+        section.card { h2 { "Charged checks per day" } (chart::days(&days, span, now)) }
+        section.card { h2 { "Results" } (chart::verdicts(&sums)) }
+        p.soft { "Days are in UTC. Fast checks, repeats within 24 hours and checks with test keys are free and are not counted." }
     };
     Ok(page::page_at("Usage", Some("/usage"), Some(signed_in), body))
 }

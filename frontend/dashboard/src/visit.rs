@@ -1,4 +1,4 @@
-//! What handlers get: the request, and what all threads share of the dashboard.
+//! The input of handlers: the request, and the dashboard state that all threads share.
 
 use crate::form::Form;
 use crate::guard;
@@ -19,49 +19,50 @@ use std::rc::Rc;
 use std::sync::Arc;
 use store::Store;
 
-/// What all threads share of the dashboard.
+/// The dashboard state that all threads share.
 pub struct Dashboard {
-    /// Anybody may make an account.
+    /// Whether visitors can create accounts.
     pub sign_up: bool,
-    /// The scheme and authority under which callers reach us, where the operator says it.
+    /// The scheme and authority under which users reach the server, if the operator configured them.
     pub origin: Option<String>,
-    /// Makes and checks hashes of passwords.
+    /// Computes and checks password hashes.
     pub passwords: Passwords,
-    /// Attempts to sign in and up.
+    /// Limits the attempts to sign in and to sign up.
     pub throttle: Throttle,
-    /// Longest list that is taken in.
+    /// Largest list that can be uploaded, in bytes.
     pub upload_bytes_max: u64,
-    /// The thread that has lists checked.
+    /// Handle of the thread that reads lists and submits their batches.
     pub lists: Lists,
-    /// The thread that makes downloads.
+    /// Handle of the thread that makes downloads.
     pub downloads: Downloads,
-    /// The reference of the API, as a page's content.
+    /// The API reference, as the content of a page.
     pub reference: Arc<str>,
-    /// What connects assistants, where they can be.
+    /// The state of assistants; `None` if assistants cannot connect.
     pub assistants: Option<Arc<Assistants>>,
 }
 
-/// What the operator has set, and what the pages show of the rest of the server.
+/// The settings of the operator, and the parts of other crates that the pages show.
 pub struct Settings {
-    /// Anybody may make an account.
+    /// Whether visitors can create accounts.
     pub sign_up: bool,
     /// The URL under which users reach the server.
     pub public_url: Option<String>,
-    /// Whether peers have addresses of their own. Behind a proxy all have the same, and nothing can be said of their networks.
+    /// Whether each peer connects from its own address. Behind a proxy, all peers have the same address, so networks cannot
+    /// be told apart.
     pub networks_are_told: bool,
-    /// Longest list that is taken in, in bytes.
+    /// Largest list that can be uploaded, in bytes.
     pub upload_bytes_max: u64,
-    /// The reference of the API, as a page's content.
+    /// The API reference, as the content of a page.
     pub reference: Arc<str>,
-    /// What connects assistants, where they can be.
+    /// The state of assistants; `None` if assistants cannot connect.
     pub assistants: Option<Arc<Assistants>>,
 }
 
 impl Dashboard {
-    /// Starts what the dashboard needs.
+    /// Starts the threads of the dashboard.
     ///
     /// # Errors
-    /// A thread could not be started, or there are no random bits.
+    /// A thread could not be started, or the system gives no random bits.
     pub fn start(
         settings: Settings,
         store: &Arc<dyn Store>,
@@ -81,31 +82,31 @@ impl Dashboard {
     }
 }
 
-/// One request, as handlers see it.
+/// One request, as the handler gets it.
 pub struct Visit {
-    /// What charges and asks.
+    /// Charges credits and runs checks.
     pub checks: Rc<Checks>,
-    /// What all threads share.
+    /// The state that all threads share.
     pub dashboard: Arc<Dashboard>,
-    /// The head.
+    /// The head of the request.
     pub head: Head,
-    /// What stands in the path for the route's parameter.
+    /// The value of the route's parameter in the path.
     pub parameter: String,
-    /// Who asks; somebody wherever the route wants it.
+    /// The signed-in user; always `Some` if the route requires it.
     pub signed_in: Option<SignedIn>,
-    /// The fields of the form that was sent; none on GET.
+    /// The fields of the form; empty for GET.
     pub form: Form,
-    /// The file that is uploaded.
+    /// The uploaded file, while it arrives.
     pub incoming: Option<Box<dyn Incoming>>,
-    /// For an answer whose body is made while it is sent, in place of the reply's.
+    /// The body of an answer that is made while it is sent. It replaces the body of the reply.
     pub pieces: Rc<Cell<Option<Pieces>>>,
 }
 
 impl Visit {
-    /// Who asks.
+    /// The signed-in user.
     ///
     /// # Errors
-    /// A defect: the route did not ask for it.
+    /// A defect: the route does not require a signed-in user.
     pub fn signed_in(&self) -> Result<&SignedIn, Problem> {
         let missing = || Problem::defect().inside("a route without a session asked who it is");
         self.signed_in.as_ref().ok_or_else(missing)

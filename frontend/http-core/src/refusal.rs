@@ -1,7 +1,7 @@
-//! A request that gets an error: what the caller is told, and what the log is.
+//! A refusal of a request: an error for the caller, and a line for the log.
 //!
-//! The message outside says what the caller can do about it; the message inside says what happened here. Neither
-//! carries an address or a key.
+//! The message for the caller says what the caller can do. The line for the log says what happened in the server. Neither
+//! contains an address or a key.
 
 use api::{ErrorBody, ErrorCode, Issue};
 use checks::CheckError;
@@ -13,123 +13,124 @@ use std::time::Duration;
 use store::rate_limit::{RateLimited, Standing, fair_use};
 use store::{HoldError, SettleError, StoreError};
 
-/// See the module.
+/// A refusal of a request.
 #[derive(Clone)]
 pub struct Refusal {
-    /// For the caller. Boxed, for it is large and rare.
+    /// The error for the caller. Boxed, because it is large and rare.
     pub body: Box<ErrorBody>,
-    /// Headers that go with it.
+    /// Headers of the answer.
     pub headers: Vec<(&'static str, Cow<'static, str>)>,
-    /// For the log alone.
+    /// A line for the log only.
     pub inside: Option<String>,
 }
 
-/// Seconds after which a caller may ask again: the queue empties within an answer's time, a restart takes longer,
-/// an outage longer still.
+/// Seconds until a caller can retry. A full queue drains within the time of an answer, a restart takes longer, and an outage
+/// takes longest.
 const RETRY_FULL_S: &str = "2";
 const RETRY_RESTART_S: &str = "5";
 const RETRY_OUTAGE_S: &str = "30";
 
-/// The longest that a caller is told to wait for a server that is not to be asked more for now: as long as refusals count.
+/// Longest wait, in seconds, for a mail server whose budget of refused recipients is used up: the time for which refusals
+/// count.
 const RETRY_BUDGET_MAX_S: u64 = REFUSALS_STEP.as_secs() * REFUSALS_STEPS as u64;
 
 impl Refusal {
-    /// A refusal without more to say.
+    /// A refusal with a code and a message only.
     pub fn new(code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Refusal {
         Refusal { body: Box::new(ErrorBody::new(code, message)), headers: Vec::new(), inside: None }
     }
 
-    /// Adds a header.
+    /// Adds a header to the answer.
     pub fn header(mut self, name: &'static str, value: impl Into<Cow<'static, str>>) -> Refusal {
         self.headers.push((name, value.into()));
         self
     }
 
-    /// Adds what the log is told.
+    /// Adds a line for the log.
     pub fn inside(mut self, what: impl ToString) -> Refusal {
         self.inside = Some(what.to_string());
         self
     }
 
-    /// 400 with everything that is wrong.
+    /// 400, with a list of all errors in the request.
     pub fn invalid(issues: Vec<Issue>) -> Refusal {
         let mut refusal = Refusal::new(ErrorCode::InvalidRequest, "The request is malformed; see detail.");
         refusal.body.detail = issues;
         refusal
     }
 
-    /// 401.
+    /// 401: the API key is missing, unknown or revoked.
     pub fn unauthorized(code: ErrorCode) -> Refusal {
         let message = match code {
             ErrorCode::MissingApiKey => "Send your API key as `Authorization: Bearer <API_KEY>`.",
-            ErrorCode::ApiKeyRevoked => "This API key was revoked; use another.",
-            _ => "This API key is unknown; check that it was copied whole.",
+            ErrorCode::ApiKeyRevoked => "This API key was revoked. Use another key.",
+            _ => "This API key is unknown. Check that you copied the whole key.",
         };
         Refusal::new(code, message).header("www-authenticate", "Bearer realm=\"mailprobe\"")
     }
 
-    /// 403: the plan has no batches.
+    /// 403: the plan does not include batches.
     pub fn no_batches() -> Refusal {
-        let message = "Batches are not included in this account's plan; check addresses one by one, or change the plan.";
+        let message = "Batches are not included in this account's plan. Check addresses one by one, or change the plan.";
         Refusal::new(ErrorCode::PlanNotAllowed, message)
     }
 
-    /// 404 for a path.
+    /// 404: there is nothing at the path.
     pub fn no_such_path() -> Refusal {
         Refusal::new(ErrorCode::NotFound, "There is nothing at this path.")
     }
 
-    /// 405.
+    /// 405: `allow` lists the methods of the path.
     pub fn method(allow: String) -> Refusal {
-        let message = format!("This path answers to {allow} only.");
+        let message = format!("This path accepts only {allow}.");
         Refusal::new(ErrorCode::MethodNotAllowed, message).header("allow", allow)
     }
 
-    /// 500.
+    /// 500: an internal error.
     pub fn defect() -> Refusal {
-        Refusal::new(ErrorCode::InternalError, "A defect of the service; the request id helps to find it.")
+        Refusal::new(ErrorCode::InternalError, "Internal error. The request id helps to find its cause.")
     }
 
-    /// 503: nobody can ask mail servers just now.
+    /// 503: mail servers cannot be asked now.
     pub fn outage() -> Refusal {
         let message = "The verification backend is unavailable; nothing was charged and a retry is safe.";
         Refusal::new(ErrorCode::ProviderUnavailable, message).header("retry-after", RETRY_OUTAGE_S)
     }
 
-    /// 503: too much at once.
+    /// 503: too many checks at once.
     pub fn full() -> Refusal {
-        let message = "Too many checks are under way; nothing was charged and a retry is safe.";
+        let message = "Too many checks are in progress; nothing was charged and a retry is safe.";
         Refusal::new(ErrorCode::TemporarilyUnavailable, message).header("retry-after", RETRY_FULL_S)
     }
 
-    /// 503: the recipient's mail server is not to be asked more for now, but may be again after this long.
+    /// 503: the budget of refused recipients of the recipient's mail server is used up. `after` is the time until it has room.
     pub fn over_budget(after: Duration) -> Refusal {
         let wait =
             after.as_secs().saturating_add(u64::from(after.subsec_nanos() > 0)).clamp(1, RETRY_BUDGET_MAX_S);
         let message = format!(
-            "The recipient's mail server refused many addresses lately, so it is asked about no more for now; nothing \
+            "The recipient's mail server refused many addresses recently, so it gets no more questions for now; nothing \
              was charged and a retry after {wait} s is safe."
         );
         Refusal::new(ErrorCode::TemporarilyUnavailable, message).header("retry-after", wait.to_string())
     }
 
-    /// 503: whether it was done is not known. A check that was charged has a result, and its repeat is free; a batch is made anew
-    /// unless a key tells that it is the same.
+    /// 503: it is not known whether the request was processed. A charged check has a result, so its repeat is free. A repeated
+    /// batch is a new batch, unless an idempotency key identifies it.
     pub fn unknown() -> Refusal {
-        let message = "It is not known whether this request was done. Send it again with the same Idempotency-Key, and it is \
-                       charged once. A check without a key can be sent again too. Before you send a batch without a key again, \
-                       look at the credits of the account.";
+        let message = "It is not known whether this request was processed. If you send it again with the same \
+                       Idempotency-Key, it is charged once. You can also send a check without a key again. Before you \
+                       send a batch without a key again, look at the credits of the account.";
         Refusal::new(ErrorCode::TemporarilyUnavailable, message).header("retry-after", RETRY_RESTART_S)
     }
 
-    /// 503: starting, draining or not able to write.
+    /// 503: the server starts, drains, or cannot write.
     pub fn unready() -> Refusal {
-        let message = "The service cannot take this now; nothing was charged and a retry is safe.";
+        let message = "The service cannot process this request now; nothing was charged and a retry is safe.";
         Refusal::new(ErrorCode::TemporarilyUnavailable, message).header("retry-after", RETRY_RESTART_S)
     }
 }
 
-/// What the headers about limits say.
+/// The numbers for the headers about rate limits.
 pub struct LimitNumbers {
     name: &'static str,
     window_s: u64,
@@ -138,12 +139,12 @@ pub struct LimitNumbers {
     pub quota: u32,
     /// `X-RateLimit-Remaining`.
     pub remaining: u32,
-    /// `X-RateLimit-Reset`: a time in seconds since 1970, as most who send it do; the others count from now.
+    /// `X-RateLimit-Reset`: seconds since 1970, as most servers send it. The other headers count from now.
     pub reset_s: u64,
 }
 
 impl LimitNumbers {
-    /// Where a counter stands.
+    /// The numbers of a counter.
     pub fn of(standing: &Standing) -> LimitNumbers {
         let Standing { policy: name, quota, window_s, remaining, more_at, .. } = *standing;
         let (wait_s, reset_s) = (standing.wait_s(), more_at.div_ceil(1000));
@@ -171,7 +172,7 @@ impl LimitNumbers {
     }
 }
 
-/// A string with parameters, as structured fields write it (RFC 9651).
+/// A string with parameters, in the form of structured fields (RFC 9651).
 fn named(name: &str, parameters: [(&str, u64); 2]) -> String {
     let mut text = String::with_capacity(48);
     text.extend(["\"", name, "\""]);
@@ -187,9 +188,9 @@ impl From<RateLimited> for Refusal {
         let Standing { policy, quota, window_s, .. } = standing;
         let wait = standing.wait_s();
         let message = if policy == fair_use::POLICY {
-            format!("Fair use of full checks by this account is used up; wait {wait} s.")
+            format!("Fair use of full checks is used up for this account. Wait {wait} s.")
         } else {
-            format!("This key has used up its {quota} requests in {window_s} s here; wait {wait} s.")
+            format!("This key has used all {quota} requests of this kind in {window_s} s. Wait {wait} s.")
         };
         let mut refusal = Refusal::new(ErrorCode::RateLimited, message);
         refusal.headers.extend(LimitNumbers::of(&standing).headers());
@@ -214,7 +215,7 @@ impl From<CheckError> for Refusal {
             }
             CheckError::NoRandomBits(error) => Refusal::unready().inside(error),
             CheckError::Defect(what) => Refusal::defect().inside(what),
-            // Who asks for a connection tells its user in words of its own.
+            // A check for a connection reports this error in its own words, before this conversion.
             CheckError::Attempt(error) => Refusal::defect().inside(error),
         }
     }
@@ -257,7 +258,7 @@ impl From<HoldError> for Refusal {
                 (ErrorCode::SubscriptionInactive, "The subscription is not active.", available)
             }
             HoldError::Store(error) => return error.into(),
-            // The id and the amount are ours, and the account is the key's: each of these is a defect.
+            // The server chose the id and the amount, and the account belongs to the key. So each of these errors is a defect.
             HoldError::UnknownAccount | HoldError::Exists | HoldError::TooOld | HoldError::BadAmount => {
                 return Refusal::defect().inside(error);
             }

@@ -1,29 +1,29 @@
-//! Which column of a CSV list holds the addresses, and whether the first record is a header.
+//! Finds the column of a CSV list that holds the addresses, and whether the first record is a header.
 
 use crate::ListError;
 use csv::ByteRecord;
 use engine_proto::address::Address;
 
-/// What was found out from the first records.
+/// The findings from the first records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Columns {
-    /// Index of the column of addresses.
+    /// Index of the column of addresses, from 0.
     pub address: usize,
-    /// The first record names the columns.
+    /// Whether the first record is a header.
     pub header: bool,
-    /// How many columns the first record has.
+    /// Number of columns of the first record.
     pub count: usize,
 }
 
-/// Names of columns that hold addresses, as [`normal`] has them, the best first.
+/// Names of columns that hold addresses, in the form of [`normal`], the best first.
 const NAMES: &[&str] = &["email", "emailaddress", "mail", "mailaddress", "emails"];
-/// A name that is used for streets as well: the content decides.
+/// A name that is also used for streets: the content decides.
 const WEAK_NAME: &str = "address";
 
-/// Finds the column that `wanted` names, by name or by number from 1, or the one that looks like it.
+/// Finds the column `wanted`, by name or by number from 1. Without `wanted`, finds the column that looks like addresses.
 ///
 /// # Errors
-/// When there is no such column; the columns that there are are named.
+/// There is no such column. The error lists the existing columns.
 pub(super) fn find(sample: &[ByteRecord], wanted: Option<&str>) -> Result<Columns, ListError> {
     let Some(first) = sample.first() else {
         return Ok(Columns { address: 0, header: false, count: 1 });
@@ -59,7 +59,7 @@ pub(super) fn find(sample: &[ByteRecord], wanted: Option<&str>) -> Result<Column
     let weak = first.iter().position(|field| normal(field) == WEAK_NAME);
     match weak {
         Some(at) => columns(at, true),
-        // A lone column cannot be mistaken for another one.
+        // A single column is the column of addresses.
         None if first.len() == 1 => columns(0, false),
         None => Err(ListError::column(format!(
             "no column looks like addresses: the list has {}; name one of them, or its number, with --column",
@@ -68,7 +68,7 @@ pub(super) fn find(sample: &[ByteRecord], wanted: Option<&str>) -> Result<Column
     }
 }
 
-/// Whether half of the records or more have an address there; the first one may be a header.
+/// Whether at least half of the filled values in this column are addresses. The first record may be a header.
 fn holds_addresses(sample: &[ByteRecord], at: usize) -> bool {
     let rows = if sample.len() > 1 { &sample[1..] } else { sample };
     let filled: Vec<&[u8]> =
@@ -77,13 +77,13 @@ fn holds_addresses(sample: &[ByteRecord], at: usize) -> bool {
     addresses > 0 && addresses * 2 >= filled.len()
 }
 
-/// Whether the first record is a header: it has no at sign where later ones have.
+/// Whether the first record is a header: it has no at sign in this column, but a later record has.
 fn is_header(sample: &[ByteRecord], at: usize) -> bool {
     let has_at = |record: &ByteRecord| record.get(at).is_some_and(|field| field.contains(&b'@'));
     !has_at(&sample[0]) && sample[1..].iter().any(has_at)
 }
 
-/// The address in a field, without what stands round it.
+/// The text of a field without surrounding white space and byte order marks.
 pub(super) fn trimmed(field: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(field).ok()?;
     Some(text.trim_matches(|c: char| c.is_whitespace() || c == '\u{feff}'))
@@ -97,19 +97,19 @@ fn same_name(field: &[u8], wanted: &str) -> bool {
     trimmed(field).is_some_and(|name| !name.is_empty() && name.to_lowercase() == wanted.trim().to_lowercase())
 }
 
-/// A column's name without what people write it in different ways with: `E-Mail Address` is `emailaddress`.
+/// A column name in lower case and without separators: `E-Mail Address` is `emailaddress`.
 pub(super) fn normal(field: &[u8]) -> String {
     let letters = field.iter().filter(|b| !matches!(b, b'-' | b'_' | b' ' | b'\t' | b'.'));
     letters.map(|b| b.to_ascii_lowercase() as char).collect()
 }
 
-/// Whether a name is one that addresses stand under.
+/// Whether this is a usual name for a column of addresses.
 pub(super) fn is_usual_name(field: &[u8]) -> bool {
     let name = normal(field);
     name == WEAK_NAME || NAMES.contains(&name.as_str())
 }
 
-/// The first columns, for people to read; values that look like addresses stay unsaid.
+/// The first columns, for a message. It omits values that look like addresses.
 fn names(first: &ByteRecord) -> String {
     listed(first.iter().map(|field| {
         let name = String::from_utf8_lossy(field);
@@ -117,7 +117,7 @@ fn names(first: &ByteRecord) -> String {
     }))
 }
 
-/// `a, b, c`, cut after some.
+/// Joins names as `a, b, c`. Long names and long lists are cut.
 pub(super) fn listed(names: impl Iterator<Item = String>) -> String {
     const SHOWN: usize = 20;
     const LONGEST: usize = 40;

@@ -1,11 +1,11 @@
-//! Rows of JSON lines: one object each, whose values stay as they were written.
+//! Rows of JSON lines: one object each. Its values stay as they were written.
 
 use serde::Deserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::fmt;
 
-/// An object's entries in their order, the values as they were written.
+/// The entries of an object in their order, with the values as they were written.
 #[derive(Debug)]
 pub(super) struct Object<'a>(pub Vec<(String, &'a RawValue)>);
 
@@ -13,22 +13,22 @@ impl<'a> Object<'a> {
     /// Parses one line.
     ///
     /// # Errors
-    /// What is wrong with it; its content is not quoted.
+    /// The error. It does not quote the line.
     pub fn parse(line: &'a [u8]) -> Result<Object<'a>, &'static str> {
         let text = std::str::from_utf8(line).map_err(|_| "is not UTF-8")?;
         let mut json = serde_json::Deserializer::from_str(text);
-        let object = (&mut json).deserialize_map(Entries).map_err(|_| "is no JSON object")?;
-        json.end().map_err(|_| "has something behind its JSON object")?;
+        let object = (&mut json).deserialize_map(Entries).map_err(|_| "is not a JSON object")?;
+        json.end().map_err(|_| "has text after its JSON object")?;
         Ok(object)
     }
 
-    /// The text under a key; `None` where there is none, or something other than a text.
+    /// The text of a key; `None` if there is none, or if the value is not a text.
     pub fn text(&self, key: &str) -> Option<String> {
         let (_, value) = self.0.iter().rev().find(|(k, _)| k == key)?;
         serde_json::from_str(value.get()).ok()
     }
 
-    /// The keys.
+    /// The keys in their order.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(key, _)| key.as_str())
     }
@@ -52,7 +52,7 @@ impl<'de> Visitor<'de> for Entries {
     }
 }
 
-/// Writes an object up to the verdict that follows as its last two entries, in place of any of these names.
+/// Writes an object up to the verdict, which becomes its last two entries. Existing entries with their names are omitted.
 pub(super) fn begin(object: &Object<'_>, out: &mut Vec<u8>) {
     out.push(b'{');
     for (key, value) in object.0.iter().filter(|(key, _)| key != "deliverable" && key != "reason") {
@@ -64,7 +64,7 @@ pub(super) fn begin(object: &Object<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes the verdict, and ends object and line.
+/// Writes the verdict and ends the object and the line.
 pub(super) fn verdict(deliverable: &str, reason: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(format!("\"deliverable\":{deliverable},\"reason\":\"{reason}\"}}\n").as_bytes());
 }
@@ -107,11 +107,11 @@ mod tests {
     #[test]
     fn what_is_no_object() {
         for line in ["", "[1]", "1", "\"a\"", "{", "{\"a\":}", "{\"a\" 1}", "null"] {
-            assert_eq!(Object::parse(line.as_bytes()).err(), Some("is no JSON object"), "{line}");
+            assert_eq!(Object::parse(line.as_bytes()).err(), Some("is not a JSON object"), "{line}");
         }
-        assert_eq!(Object::parse(b"{} {}").err(), Some("has something behind its JSON object"));
+        assert_eq!(Object::parse(b"{} {}").err(), Some("has text after its JSON object"));
         assert_eq!(Object::parse(b"{\"a\":\"\xff\"}").err(), Some("is not UTF-8"));
-        // However deep it is, it takes no stack.
+        // Deep nesting must not exhaust the stack.
         let deep = format!("{{\"a\":{}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
         let _ = Object::parse(deep.as_bytes());
     }

@@ -1,11 +1,11 @@
 //! Lists of addresses: CSV, JSON lines and plain text, compressed or not, from a file or a stream.
 //!
-//! [`Source`] finds out what a list is from its beginning, and reads its rows one after the other. [`Shape`] writes them
-//! again, each with its verdict behind it. `mailprobe clean` and the dashboard read and write lists with these alone.
+//! [`Source`] detects the format of a list from its beginning, and reads its rows one after another. [`Shape`] writes each
+//! row with its verdict at the end. `mailprobe clean` and the dashboard read and write all lists with these types.
 //!
 //! - Memory does not depend on the length of a list. A row is at most [`ROW_BYTES_MAX`] long.
-//! - A row comes out with the values that it came in with, in the form of the list.
-//! - Whoever takes lists of strangers sets [`Limits`]: a compressed list may be larger than any disk.
+//! - The output row has the values of the input row, in the format of the list.
+//! - Callers that accept lists of strangers set [`Limits`]: a compressed list may be larger than any disk.
 
 mod columns;
 mod json;
@@ -17,7 +17,7 @@ pub use verdict::Verdict;
 
 use std::fmt;
 
-/// The form of a list.
+/// The format of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// Values separated by commas, semicolons or tabs (RFC 4180), with or without a header.
@@ -28,12 +28,12 @@ pub enum Format {
     Text,
 }
 
-/// Why a list cannot be read: one line that says what is wrong and what to do. It names columns, but no address.
+/// The reason why a list is unreadable: one line that says what is wrong and what to do. It names columns, but no address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListError {
-    /// The list itself: reading failed, or it is no list.
+    /// Reading failed, or the input is not a list.
     Unreadable(String),
-    /// The column of addresses: it is not there, or has to be named.
+    /// The column of addresses does not exist, or the user must name it.
     Column(String),
 }
 

@@ -1,4 +1,4 @@
-//! The list that goes in: what it is, and its rows one after the other.
+//! The input list: its format, and its rows one after another.
 
 mod bounded;
 mod detect;
@@ -17,64 +17,64 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read};
 use std::path::Path;
 
-/// How much of the list is looked at to find out what it is.
+/// Size of the sample that determines the format, in bytes.
 const SAMPLE_BYTES: u64 = 64 * 1024;
-/// Most records of it.
+/// Maximum number of records in the sample.
 const SAMPLE_RECORDS: usize = 100;
-/// How much is read at once.
+/// Size of the read buffer, in bytes.
 const BUFFER: usize = 64 * 1024;
 
-/// How much of a list without a row is read at one step.
+/// Maximum size of blank lines that one step reads, in bytes.
 const STEP_BYTES: u64 = 256 * 1024;
 
-/// What is taken of a list that anybody may have made.
+/// Limits for lists from untrusted users.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Most bytes, unpacked.
+    /// Maximum number of bytes after decompression.
     pub bytes: u64,
-    /// Most packed bytes that unpack to nothing.
+    /// Maximum number of compressed bytes in sequence that give no output.
     pub packed_without_output: u64,
-    /// The largest window of Zstandard, as a power of two: it is held in memory.
+    /// Largest window of Zstandard, as a power of two. The window is in memory.
     pub window_log: u32,
-    /// Most columns: each row is filled up to them.
+    /// Maximum number of columns. Shorter rows are filled up to the number of columns of the first row.
     pub columns: usize,
 }
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// A row.
+    /// A row was read.
     Row,
-    /// The end.
+    /// The list has ended.
     End,
-    /// Nothing but blank lines: the row comes later.
+    /// Only blank lines so far: a row may follow.
     Later,
 }
 
 /// A row of the list.
 #[derive(Debug, Default)]
 pub struct Row {
-    /// What stands before its verdict in the output.
+    /// The output row up to its verdict.
     pub prefix: Vec<u8>,
-    /// The address, where its column holds one.
+    /// The address, if its column holds one.
     pub address: Option<Address>,
-    /// How many bytes of the input came before the next row.
+    /// Position of the next row in the input, in bytes.
     pub end: u64,
 }
 
 /// An open list.
 pub struct Source {
-    /// What its rows look like.
+    /// The form of its rows.
     shape: Shape,
     reader: Reader,
-    /// The name for messages.
+    /// The name of the list in messages.
     name: String,
     size: Option<u64>,
-    /// Octets before the first one that the reader sees.
+    /// Number of bytes before the reader's first byte.
     skipped: u64,
-    /// The packed input and how much of it was read, where it is packed.
+    /// The number of compressed bytes read, if the input is compressed.
     packed: Option<unpack::Count>,
-    /// The row that was read last, kept to save allocations: its values, or its line.
+    /// The values or the line of the last row. They are reused to save allocations.
     fields: ByteRecord,
     line: Vec<u8>,
 }
@@ -90,7 +90,7 @@ impl Source {
     /// Opens a list: `-` is standard input.
     ///
     /// # Errors
-    /// When it cannot be read, is no text, or has no column of addresses.
+    /// It cannot be read, is not text, or has no column of addresses.
     pub fn open(path: &Path, format: Option<Format>, column: Option<&str>) -> Result<Source, ListError> {
         let unreadable = |why: &dyn std::fmt::Display| {
             ListError::unreadable(format!("{} cannot be read: {why}", path.display()))
@@ -108,7 +108,7 @@ impl Source {
         Source::new(Box::new(file), &path.display().to_string(), size, format, column, None)
     }
 
-    /// Opens a list that comes from elsewhere; `name` stands for it in messages.
+    /// Opens a list from any reader; `name` is its name in messages.
     ///
     /// # Errors
     /// As [`Source::open`].
@@ -144,7 +144,7 @@ impl Source {
             Format::Jsonl => shape.key = key(name, &head, whole, column)?,
             Format::Text if column.is_some() => {
                 return Err(ListError::column(
-                    "plain text has no columns: leave --column out, or say --format csv",
+                    "plain text has no columns: omit --column, or use --format csv",
                 ));
             }
             Format::Text => {}
@@ -175,20 +175,20 @@ impl Source {
         Ok(source)
     }
 
-    /// What its rows look like.
+    /// The form of its rows.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// Its length in bytes, where that is known.
+    /// Its length in bytes, if known.
     pub fn size(&self) -> Option<u64> {
         self.size
     }
 
-    /// Reads the next row into `row`; `false` at the end. Blank lines are no rows.
+    /// Reads the next row into `row`; `false` at the end. Blank lines are skipped.
     ///
     /// # Errors
-    /// When reading fails, a row has no bounds, or a line is no JSON.
+    /// Reading fails, a row is too long, or a line is not a JSON object.
     pub fn next(&mut self, row: &mut Row) -> Result<bool, ListError> {
         loop {
             match self.step(row)? {
@@ -199,7 +199,7 @@ impl Source {
         }
     }
 
-    /// Unpacked bytes that were gone through.
+    /// Number of decompressed bytes processed so far.
     pub fn passed(&self) -> u64 {
         match &self.reader {
             Reader::Csv(reader) => reader.position().byte(),
@@ -207,7 +207,7 @@ impl Source {
         }
     }
 
-    /// [`Source::next`] with a bound on the work: it goes through little more than a row's longest length.
+    /// Like [`Source::next`], but with bounded work: it processes little more than the length of the longest row.
     ///
     /// # Errors
     /// As [`Source::next`].
@@ -264,10 +264,10 @@ impl Source {
     }
 
     fn broken(&self, why: &str) -> ListError {
-        ListError::unreadable(format!("{}: line {} {why}: write one object a line", self.name, self.line()))
+        ListError::unreadable(format!("{}: line {} {why}: write one object per line", self.name, self.line()))
     }
 
-    /// The number of the line that was read last.
+    /// The number of the last line read.
     fn line(&self) -> u64 {
         match &self.reader {
             Reader::Csv(reader) => reader.position().line(),
@@ -276,7 +276,7 @@ impl Source {
     }
 }
 
-/// Whether the name stands for standard input or output.
+/// Whether the name means standard input or output.
 pub fn is_stream(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
@@ -301,7 +301,7 @@ fn io_error(error: csv::Error) -> std::io::Error {
     }
 }
 
-/// Reads the next line that is not blank, without its end.
+/// Reads the next line that is not blank, without its line end.
 fn next_line(
     input: &mut BufReader<Input>,
     bytes: &mut Vec<u8>,
@@ -331,7 +331,7 @@ fn next_line(
     Ok(Step::Later)
 }
 
-/// The first records; the last one is left out where the sample may have cut it.
+/// The first records. The last one is omitted if the sample may have cut it.
 fn sample(head: &[u8], delimiter: u8, whole: bool) -> Vec<ByteRecord> {
     let mut reader = csv_reader(delimiter, head);
     let mut records: Vec<ByteRecord> = reader.byte_records().flatten().take(SAMPLE_RECORDS).collect();
@@ -341,21 +341,21 @@ fn sample(head: &[u8], delimiter: u8, whole: bool) -> Vec<ByteRecord> {
     records
 }
 
-/// The key under which the first object has its address.
+/// The key of the address in the first object.
 fn key(name: &str, head: &[u8], whole: bool, wanted: Option<&str>) -> Result<String, ListError> {
     let mut lines = head.split(|&b| b == b'\n').enumerate().filter(|(_, line)| !line.trim_ascii().is_empty());
     let Some((at, line)) = lines.next() else { return Ok(wanted.unwrap_or("email").to_owned()) };
     if line.trim_ascii_start().first() == Some(&b'[') {
         return Err(ListError::unreadable(format!(
-            "{name} is a JSON array: write one object a line, as `jq -c '.[]'` does"
+            "{name} is a JSON array: write one object per line, as `jq -c '.[]'` does"
         )));
     }
     if !whole && line.len() == head.len() {
-        // A line longer than the sample: whether it is an object shows when it is read.
+        // The line is longer than the sample, so it is parsed later, when it is read.
         return Ok(wanted.unwrap_or("email").to_owned());
     }
     let object = Object::parse(line).map_err(|why| {
-        ListError::unreadable(format!("{name}: line {} {why}: write one object a line", at + 1))
+        ListError::unreadable(format!("{name}: line {} {why}: write one object per line", at + 1))
     })?;
     let found = match wanted {
         Some(wanted) => object.keys().find(|key| *key == wanted),

@@ -1,24 +1,24 @@
-//! What is written behind a row.
+//! The verdict at the end of a row.
 
 use engine_proto::verdict::Reason;
 
 /// A verdict in the words of the API contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Verdict {
-    /// Yes, no, or not known (fast mode).
+    /// Yes, no, or unknown (fast mode).
     pub deliverable: Option<bool>,
-    /// The reason's code.
+    /// The name of the reason.
     pub reason: &'static str,
 }
 
 impl Verdict {
-    /// For rows that hold no address.
+    /// The verdict of rows without an address.
     pub const INVALID_SYNTAX: Verdict = Verdict { deliverable: Some(false), reason: "invalid_syntax" };
 
-    /// For rows about which nobody has said anything that counts.
+    /// The verdict of rows for which no reply gave evidence.
     pub const UNVERIFIABLE: Verdict = Verdict { deliverable: Some(false), reason: "unverifiable" };
 
-    /// Every verdict that can stand in a list, those of fast mode behind those of full mode.
+    /// All verdicts that a list can contain, first those of full mode, then those of fast mode.
     pub fn all() -> impl Iterator<Item = Verdict> {
         let fast = [
             Verdict { deliverable: Some(false), reason: "possible_typo" },
@@ -28,13 +28,13 @@ impl Verdict {
         Reason::ALL.into_iter().map(Verdict::from).chain(fast)
     }
 
-    /// Its number, by which verdicts are kept by the million. 0 is no verdict.
+    /// Its number, a compact form for millions of rows. 0 means no verdict.
     pub fn code(self) -> u8 {
         let at = Verdict::all().position(|verdict| verdict == self);
         at.map_or(0, |at| at as u8 + 1)
     }
 
-    /// As it stands in a CSV file: what is not known is empty.
+    /// The value in a CSV file: unknown is empty.
     pub fn deliverable_csv(self) -> &'static str {
         match self.deliverable {
             Some(true) => "true",
@@ -43,7 +43,7 @@ impl Verdict {
         }
     }
 
-    /// As it stands in JSON.
+    /// The value in JSON.
     pub fn deliverable_json(self) -> &'static str {
         match self.deliverable {
             None => "null",

@@ -199,7 +199,7 @@ pub enum CommandError {
     OnlyCancelWaits,
     /// There is nothing that counts.
     NoMetrics,
-    /// A backup is no line: see [`access::Access::backup`].
+    /// A backup is no line: see [`access::StoreAccess::backup`].
     BackupIsNoLine,
     /// The clock stays as it is.
     ClockFixed(Fixed),

@@ -19,7 +19,7 @@ use crate::connection_limit::{CloseReason, ConnectionPermit};
 use crate::router::{self, Access, Call, Route};
 use crate::tls::{Tls, TlsStream};
 use crate::worker::Worker;
-use activity::{Answer, ConnectionActivity, Patience, SlowPeerTimer, Watched};
+use activity::{AnswerBody, ConnectionActivity, Patience, SlowPeerTimer, Watched};
 use api::ErrorCode;
 use bytes::Bytes;
 use checks::auth::{self, AuthError, Caller};
@@ -119,7 +119,7 @@ where
             }
             activity.busy();
             let response = respond(request, worker, peer).await;
-            Ok::<_, Infallible>(response.map(|body| Answer::new(body, activity)))
+            Ok::<_, Infallible>(response.map(|body| AnswerBody::new(body, activity)))
         }
     });
     let mut connection = pin!(

@@ -1,8 +1,8 @@
-//! The API reference for people: a page made of the OpenAPI description, and of nothing else.
+//! The API reference: a page that is made only from the OpenAPI description.
 //!
-//! What the description says stands on the page, so it falls behind as little as the description does. Each operation has
-//! examples for curl that work when pasted into a shell that knows the key ([`curl`]); [`schema`] puts schemas into
-//! words, [`prose`] the description's Markdown into markup. The page needs no script.
+//! The page has the same content as the description, so both stay up to date together. Each operation has examples for curl
+//! that work when pasted into a shell with the key in a variable ([`curl`]). [`schema`] describes schemas in words, and
+//! [`prose`] converts the Markdown of the description to markup. The page needs no script.
 
 mod curl;
 mod prose;
@@ -14,9 +14,9 @@ use schema::{fields, kind, name_of};
 use serde_json::{Map, Value};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// What is said of fields that a request has to have, and of those that an answer always has.
+/// The tags of fields that a request must have, and of fields that an answer always has.
 const REQUIRED: &str = "required";
-const ALWAYS: &str = "always";
+const ALWAYS: &str = "always present";
 
 /// One operation of the description.
 struct Operation<'d> {
@@ -25,7 +25,7 @@ struct Operation<'d> {
     value: &'d Value,
 }
 
-/// The page's content, for an API that callers find at `base`.
+/// The content of the page. `base` is the URL of the API.
 pub fn render(document: &Value, base: &str) -> Markup {
     let whole = Whole { document, base: base.trim_end_matches('/') };
     html! {
@@ -40,7 +40,7 @@ pub fn render(document: &Value, base: &str) -> Markup {
     }
 }
 
-/// Where examples find the API when nobody has said where callers do: where it listens.
+/// The URL of the API in examples: the public URL if it is configured, otherwise the address of the listener.
 pub fn base(public_url: Option<&str>, tls: bool, address: SocketAddr) -> String {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -51,7 +51,7 @@ pub fn base(public_url: Option<&str>, tls: bool, address: SocketAddr) -> String 
     public_url.map_or_else(|| format!("{scheme}://{}", SocketAddr::new(ip, address.port())), str::to_owned)
 }
 
-/// The description, and where the API is.
+/// The description, and the URL of the API.
 struct Whole<'d> {
     document: &'d Value,
     base: &'d str,
@@ -70,7 +70,7 @@ impl<'d> Whole<'d> {
         entries(self.document, pointer)
     }
 
-    /// What a reference stands for.
+    /// The target of a `$ref`, or the value itself.
     fn resolve(&self, value: &'d Value) -> &'d Value {
         let reference = value.get("$ref").and_then(Value::as_str).and_then(|it| it.strip_prefix('#'));
         reference.and_then(|pointer| self.document.pointer(pointer)).unwrap_or(value)
@@ -83,7 +83,7 @@ impl<'d> Whole<'d> {
                 operations.push(Operation { method: method.to_ascii_uppercase(), path, value });
             }
         }
-        // What sends a body is the way that is preferred.
+        // The preferred form sends a body, so it comes before GET.
         operations.sort_by_key(|operation| (operation.path, operation.method == "GET"));
         operations
     }
@@ -122,11 +122,11 @@ impl<'d> Whole<'d> {
                 h2 #start-title { "Getting started" }
                 (prose(self.text("/info/description")))
                 p {
-                    "The API is at " code { (self.base) } ". The description of which this page is made, for programs, is at "
+                    "The API is at " code { (self.base) } ". Its OpenAPI description, from which this page is made, is at "
                     a href="/v1/openapi.json" { code { "/v1/openapi.json" } } "."
                 }
                 (prose(self.text("/components/securitySchemes/bearer/description")))
-                p { "Every request carries the key in a header. The examples take it from a variable of the shell; put in your own:" }
+                p { "Every request carries the key in a header. The examples read the key from a shell variable. Set the variable to your own key:" }
                 (shell("setup", "Set the key", curl::SETUP))
             }
         }
@@ -154,12 +154,12 @@ impl<'d> Whole<'d> {
                 (prose(operation.text("/description")))
                 (self.parameters(operation))
                 (self.body(operation))
-                h4 { "Try it" }
+                h4 { "Examples" }
                 @for example in curl::examples(self, operation) {
                     p.hint { (example.summary) }
                     (shell("curl", &example.summary, &example.text))
                 }
-                h4 { "Answers" }
+                h4 { "Responses" }
                 @for (status, response) in entries(operation.value, "/responses") {
                     (self.response(operation, status, response))
                 }
@@ -173,7 +173,7 @@ impl<'d> Whole<'d> {
             return html! {};
         }
         let rows = html! {
-            thead { tr { th scope="col" { "Name" } th scope="col" { "Where" } th scope="col" { "What" } } }
+            thead { tr { th scope="col" { "Name" } th scope="col" { "Location" } th scope="col" { "Description" } } }
             tbody {
                 @for parameter in parameters {
                     tr {
@@ -238,7 +238,7 @@ impl<'d> Whole<'d> {
 
     fn headers(&self) -> Markup {
         let rows = html! {
-            thead { tr { th scope="col" { "Header" } th scope="col" { "What it says" } th scope="col" { "Example" } } }
+            thead { tr { th scope="col" { "Header" } th scope="col" { "Meaning" } th scope="col" { "Example" } } }
             tbody {
                 @for (name, header) in self.map("/components/headers") {
                     tr #{ "header-" (name) } {
@@ -251,8 +251,8 @@ impl<'d> Whole<'d> {
         };
         html! {
             section #headers aria-labelledby="headers-title" {
-                h2 #headers-title { "Headers of answers" }
-                (table("Headers of answers", rows))
+                h2 #headers-title { "Response headers" }
+                (table("Response headers", rows))
             }
         }
     }
@@ -284,7 +284,7 @@ impl<'d> Operation<'d> {
         text(self.value, pointer)
     }
 
-    /// What names it on the page.
+    /// The id of the operation on the page.
     fn id(&self) -> &'d str {
         self.text("/operationId")
     }
@@ -302,7 +302,7 @@ fn entries<'d>(value: &'d Value, pointer: &str) -> impl Iterator<Item = (&'d Str
     value.pointer(pointer).and_then(Value::as_object).into_iter().flat_map(Map::iter)
 }
 
-/// Text as it is, other values as JSON.
+/// The text of a string; JSON for other values.
 fn plain(value: Option<&Value>) -> String {
     match value {
         None => String::new(),
@@ -315,7 +315,7 @@ fn required(value: &Value) -> Markup {
     html! { @if value.get("required") == Some(&Value::Bool(true)) { " " span.tag { (REQUIRED) } } }
 }
 
-/// What can be wider than a phone scrolls by itself, by keyboard too.
+/// A table that scrolls by itself, also by keyboard, because it can be wider than a phone.
 fn table(label: &str, rows: Markup) -> Markup {
     html! { div.scroll role="region" tabindex="0" aria-label=(label) { table { (rows) } } }
 }
@@ -325,9 +325,9 @@ fn json(label: &str, value: Option<&Value>) -> Markup {
     html! { pre role="region" tabindex="0" aria-label={ "Example: " (label) } { code { (text) } } }
 }
 
-/// Something to paste. `class` tells programs what it is.
+/// A command to paste. `class` names its kind for programs.
 fn shell(class: &str, label: &str, text: &str) -> Markup {
-    html! { pre.(class) role="region" tabindex="0" aria-label={ "For a shell: " (label) } { code { (text) } } }
+    html! { pre.(class) role="region" tabindex="0" aria-label={ "Shell command: " (label) } { code { (text) } } }
 }
 
 #[cfg(test)]
@@ -387,7 +387,7 @@ mod tests {
     #[test]
     fn nothing_is_left_of_the_markdown_and_nothing_is_inline() {
         let page = page();
-        // What is in examples is what the API says.
+        // The content of examples comes from the API.
         let prose = page.split("<pre").map(|part| part.split("</pre>").last().unwrap());
         for part in prose {
             for left in ["`", "| ---", "<script", "style=", " onclick"] {

@@ -1,22 +1,22 @@
-//! `mailprobe accept-keys` makes a database usable whose keys are lost. Without it the server refuses to start.
+//! `mailprobe accept-keys` makes a database with lost keys usable again. Without it the server refuses to start.
 
 use super::place::{Place, output_failed};
 use clap::Args;
 use std::io::Write;
 use store_redb::{DATABASE_FILE, RedbStore, StoreOptions};
 
-/// What `--help` says.
-pub const ABOUT: &str = "Use the keys that are in the data folder from now on, because those of its database are lost for good. Stop the server first.
+/// The text of `--help`.
+pub const ABOUT: &str = "Accept the keys in the data folder, because the keys of its database are lost. Stop the server first.
 
-A server does not start where the folder `keys` is missing or belongs to another database: put back the right one if there is any copy \
-of it. Without it accounts, API keys and credits remain. Users of the dashboard have to sign up anew, and batches, lists and stored \
-results cannot be read any longer: open rows are refunded when their time is over.";
+The server does not start if the folder `keys` is missing or belongs to another database. If you have a copy of the right folder, \
+restore it. Without it, accounts, API keys and credits remain. Users of the dashboard have to sign up again. Batches, lists and \
+stored results become unreadable: open rows are refunded when their time is over.";
 
-/// Its arguments: none of its own.
+/// The command has no arguments of its own.
 #[derive(Debug, Clone, Args)]
 pub struct AcceptKeysArgs {}
 
-/// `mailprobe accept-keys`.
+/// Runs `mailprobe accept-keys`.
 ///
 /// # Errors
 /// One line for standard error.
@@ -30,6 +30,6 @@ pub fn run(_args: &AcceptKeysArgs, place: Place<'_>, out: &mut dyn Write) -> Res
     let options = StoreOptions { accept_keys: true, ..StoreOptions::default() };
     let opened = RedbStore::open(place.data, place.plans.clone(), options, place.now);
     drop(opened.map_err(|error| error.to_string())?);
-    writeln!(out, "{}: its keys are those of its database from now on", place.data.display())
+    writeln!(out, "{}: the database now uses the keys in this folder", place.data.display())
         .map_err(output_failed)
 }

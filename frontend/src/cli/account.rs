@@ -12,7 +12,7 @@ use store::rate_limit::Overrides;
 use store::rate_limit::limits::{LIMIT_MAX, LIMIT_MIN};
 use store::{Account, AccountId, Entry, EntryId, EntryKind, SubscriptionStatus, id};
 
-/// Manage accounts: on a running server or, where none runs, in the data folder itself.
+/// Manage accounts: on a running server, or in the data folder of a stopped server.
 #[derive(Debug, Clone, Args)]
 pub struct AccountArgs {
     #[command(subcommand)]
@@ -32,18 +32,18 @@ enum AccountAction {
     Credentials(CredentialsAction),
 }
 
-/// What is about one account, and one command to the server.
+/// Actions on one account: each is one command to the server.
 #[derive(Debug, Clone, Subcommand)]
 enum OneAccount {
-    /// Make an account.
+    /// Create an account.
     Create {
-        /// Its name, unique among accounts.
+        /// Name of the account. No other account may have it.
         name: String,
-        /// The id of its plan.
+        /// Id of its plan.
         #[arg(long, value_name = "ID", default_value = "free")]
         plan: String,
     },
-    /// Show an account with its keys and the end of its ledger, and check that the ledger adds up.
+    /// Show an account with its keys and its latest ledger entries, and check that the ledger adds up.
     Show {
         /// The account's id or name.
         #[arg(value_name = "ID")]
@@ -54,7 +54,7 @@ enum OneAccount {
         /// The account's id or name.
         #[arg(value_name = "ID")]
         account: String,
-        /// The id of the plan.
+        /// Id of the plan.
         plan: String,
     },
     /// Add pack credits, which never expire.
@@ -62,12 +62,12 @@ enum OneAccount {
         /// The account's id or name.
         #[arg(value_name = "ID")]
         account: String,
-        /// How many.
+        /// Number of credits.
         credits: u64,
-        /// Why; kept in the ledger.
+        /// Reason, kept in the ledger.
         #[arg(long, default_value = "")]
         note: String,
-        /// Repeats a grant that may have been done: the message of the one that failed tells its id. The credits are granted once.
+        /// Repeat a failed grant that may have taken effect. Its error message gives the id. The credits are granted once.
         #[arg(long, value_name = "ID")]
         id: Option<EntryId>,
     },
@@ -76,18 +76,18 @@ enum OneAccount {
         /// The account's id or name.
         #[arg(value_name = "ID")]
         account: String,
-        /// active, past_due, paused or canceled.
+        /// Status: active, past_due, paused or canceled.
         status: SubscriptionStatus,
-        /// Only when the period ends; for canceled alone.
+        /// Cancel at the end of the period. Only for canceled.
         #[arg(long)]
         at_period_end: bool,
     },
-    /// Give an account limits of its own in place of its plan's. Those that are not named stay as they are.
+    /// Give an account its own limits in place of those of its plan. Other limits stay unchanged.
     SetLimits {
         /// The account's id or name.
         #[arg(value_name = "ID")]
         name: String,
-        /// First go back to the plan's limits.
+        /// First reset all limits to those of the plan.
         #[arg(long)]
         reset: bool,
         #[command(flatten)]
@@ -95,31 +95,31 @@ enum OneAccount {
     },
 }
 
-/// Of a key in 60 seconds, and of the account for fair use.
+/// Limits per key in 60 seconds, and per account for fair use.
 #[derive(Debug, Clone, Args)]
 #[group(required = true, multiple = true, args = [
     "reset", "fast", "verify", "batch", "poll", "account", "fair_use_per_second", "fair_use_burst",
 ])]
 struct LimitFlags {
-    /// Fast checks of a key in 60 seconds.
+    /// Fast checks per key in 60 seconds.
     #[arg(long, value_name = "N", value_parser = limit())]
     fast: Option<u32>,
-    /// Full checks of a key in 60 seconds.
+    /// Full checks per key in 60 seconds.
     #[arg(long, value_name = "N", value_parser = limit())]
     verify: Option<u32>,
-    /// Batches of a key in 60 seconds.
+    /// Batches per key in 60 seconds.
     #[arg(long, value_name = "N", value_parser = limit())]
     batch: Option<u32>,
-    /// Polls of batches by a key in 60 seconds.
+    /// Polls of batches per key in 60 seconds.
     #[arg(long, value_name = "N", value_parser = limit())]
     poll: Option<u32>,
-    /// Requests for the account by a key in 60 seconds.
+    /// Requests for the account per key in 60 seconds.
     #[arg(long, value_name = "N", value_parser = limit())]
     account: Option<u32>,
-    /// Charged full checks of the account, sustained, per second.
+    /// Sustained charged full checks of the account per second.
     #[arg(long, value_name = "N", value_parser = limit())]
     fair_use_per_second: Option<u32>,
-    /// Charged full checks of the account that may come at once after a rest.
+    /// Charged full checks of the account at once, after a pause.
     #[arg(long, value_name = "N", value_parser = limit())]
     fair_use_burst: Option<u32>,
 }
@@ -135,7 +135,7 @@ impl From<LimitFlags> for Overrides {
     }
 }
 
-/// Does what the command line says.
+/// Runs the command.
 ///
 /// # Errors
 /// One line for standard error.
@@ -151,7 +151,7 @@ pub fn run(args: AccountArgs, place: Place<'_>, out: &mut dyn Write) -> Result<(
             };
             execute_or_tell(place, create, command).map_err(|error| match grant {
                 Some(id) if error.may_be_done() => {
-                    format!("{error}; repeat the command with --id {id}, and the credits are granted once")
+                    format!("{error}; repeat the command with --id {id}: this grants the credits only once")
                 }
                 _ => error.to_string(),
             })?
@@ -173,7 +173,7 @@ pub fn run(args: AccountArgs, place: Place<'_>, out: &mut dyn Write) -> Result<(
 }
 
 fn command(action: OneAccount, place: Place<'_>) -> Result<Command, String> {
-    let random = || id::random_bits().map_err(|error| format!("no random bits: {error}"));
+    let random = || id::random_bits().map_err(|error| format!("cannot get random bits: {error}"));
     Ok(match action {
         OneAccount::Create { name, plan } => {
             Command::AccountCreate { id: AccountId::new(place.now, random()?), name, plan }
@@ -223,9 +223,9 @@ fn write_account(out: &mut dyn Write, account: &Account) -> io::Result<()> {
         ("  of the plan", format!("{} of {}", balance.plan_left, balance.allowance)),
         ("  of packs", balance.pack_left.to_string()),
         ("held", balance.held.to_string()),
-        ("spent ever", balance.spent.to_string()),
-        ("expired ever", balance.expired.to_string()),
-        ("granted ever", balance.granted.to_string()),
+        ("total spent", balance.spent.to_string()),
+        ("total expired", balance.expired.to_string()),
+        ("total granted", balance.granted.to_string()),
     ];
     write_pairs(out, &pairs)
 }
@@ -243,7 +243,7 @@ fn write_limits(out: &mut dyn Write, shown: &LimitsShown) -> io::Result<()> {
 
 fn write_shown(out: &mut dyn Write, shown: &Shown) -> io::Result<()> {
     write_account(out, &shown.account)?;
-    writeln!(out, "\nLimits, of a key in 60 seconds and of the account for fair use")?;
+    writeln!(out, "\nLimits: per key in 60 seconds; fair use: per account")?;
     write_limits(out, &shown.limits)?;
     writeln!(out, "\nKeys")?;
     super::key::write_keys(out, &shown.keys)?;

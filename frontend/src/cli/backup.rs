@@ -1,7 +1,7 @@
 //! `mailprobe backup`, `restore` and `compact`: the store as a whole.
 //!
-//! A backup is written by this process, not by the server: it belongs to who asked for it. It is made under another
-//! name, read back, and only then moved to its place.
+//! This process writes the backup, not the server, so the file belongs to the user of the command. The backup is written
+//! under another name, verified, and then renamed.
 
 use super::place::{Place, open, output_failed};
 use clap::Args;
@@ -12,28 +12,28 @@ use std::path::{Path, PathBuf};
 use store::backup::{BackupError, BackupSummary};
 use store_redb::backup::{self, Compacted};
 
-/// Write a backup of all accounts, keys, credits and results, while a server runs or not.
+/// Write a backup of all accounts, keys, credits and results. The server may keep running.
 #[derive(Debug, Clone, Args)]
 pub struct BackupArgs {
-    /// Where to; for its owner alone (mode 0600).
+    /// File to write. Only its owner can read it (mode 0600).
     file: PathBuf,
-    /// Overwrite a backup that is there.
+    /// Overwrite an existing backup.
     #[arg(long)]
     force: bool,
 }
 
-/// Make a data folder from a backup. It must not exist, or be empty.
+/// Create a data folder from a backup. The folder must be empty or must not exist.
 #[derive(Debug, Clone, Args)]
 pub struct RestoreArgs {
-    /// The backup.
+    /// File with the backup.
     file: PathBuf,
 }
 
-/// Give room that the database does not need any longer back to the file system. Not while a server runs.
+/// Return unused space of the database to the file system. Stop the server first.
 #[derive(Debug, Clone, Args)]
 pub struct CompactArgs {}
 
-/// `mailprobe backup`.
+/// Runs `mailprobe backup`.
 ///
 /// # Errors
 /// One line for standard error.
@@ -42,7 +42,7 @@ pub fn back_up(args: &BackupArgs, place: Place<'_>, out: &mut dyn Write) -> Resu
     refuse_existing(path, args.force)?;
     let draft = draft_path(path);
     if args.force {
-        // What a backup that was cut short left.
+        // The remains of an interrupted backup.
         let _ = fs::remove_file(&draft);
     }
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft);
@@ -56,11 +56,11 @@ pub fn back_up(args: &BackupArgs, place: Place<'_>, out: &mut dyn Write) -> Resu
         let _ = fs::remove_file(&draft);
     }
     let BackupSummary { bytes, rows, key_files } = made?;
-    writeln!(out, "{}: {bytes} bytes, {rows} rows, {key_files} files of keys", path.display())
+    writeln!(out, "{}: {bytes} bytes, {rows} rows, {key_files} key files", path.display())
         .map_err(output_failed)
 }
 
-/// `mailprobe restore`.
+/// Runs `mailprobe restore`.
 ///
 /// # Errors
 /// One line for standard error.
@@ -70,10 +70,10 @@ pub fn restore(args: &RestoreArgs, place: Place<'_>, out: &mut dyn Write) -> Res
         error => format!("cannot restore {}: {error}", args.file.display()),
     })?;
     let BackupSummary { rows, key_files, .. } = summary;
-    writeln!(out, "{}: {rows} rows, {key_files} files of keys", place.data.display()).map_err(output_failed)
+    writeln!(out, "{}: {rows} rows, {key_files} key files", place.data.display()).map_err(output_failed)
 }
 
-/// `mailprobe compact`.
+/// Runs `mailprobe compact`.
 ///
 /// # Errors
 /// One line for standard error.
@@ -95,7 +95,7 @@ fn fill(mut file: File, draft: &Path, place: Place<'_>) -> Result<BackupSummary,
     open(place, false)?.backup(&mut file, place.now).map_err(|error| error.to_string())?;
     file.sync_all().map_err(|error| cannot_make(draft, &error))?;
     backup::verify(draft).map_err(|error| {
-        format!("the backup did not come whole ({error}); the log of the server says why, if one runs")
+        format!("the backup is incomplete ({error}); if a server runs, its log gives the reason")
     })
 }
 
@@ -121,9 +121,9 @@ fn put_in_place(draft: &Path, path: &Path) -> io::Result<()> {
 fn cannot_make(path: &Path, error: &io::Error) -> String {
     let what_to_do = match error.kind() {
         io::ErrorKind::AlreadyExists => {
-            "another backup is under way or was cut short; remove it or give --force"
+            "another backup is in progress or was interrupted; remove this file, or use --force"
         }
-        _ => "choose another place",
+        _ => "choose another path",
     };
-    format!("cannot make {}: {error}; {what_to_do}", path.display())
+    format!("cannot create {}: {error}; {what_to_do}", path.display())
 }

@@ -1,4 +1,4 @@
-//! `mailprobe check`: a few addresses, asked about at once, printed in the order given.
+//! `mailprobe check`: checks a few addresses in parallel and prints the results in the given order.
 
 use super::flags::{ENGINE, Flags, STATE};
 use super::installation::{self, Keeper, Sharing};
@@ -13,33 +13,33 @@ use engine::{Answer, Finding, Outage, Priority, Refusal, Request};
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-/// Requests under way at once; further ones wait their turn.
+/// Maximum number of requests in progress; further ones wait.
 const UNDER_WAY_MAX: usize = 256;
-/// After so long without any answer the engine is held to be stuck.
+/// After this time without any answer the engine counts as stuck.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
 
 #[derive(clap::Args)]
-pub struct Args {
-    /// The addresses.
+pub struct CheckArgs {
+    /// Addresses to check.
     #[arg(required = true, value_name = "ADDRESS")]
     addresses: Vec<String>,
-    /// Contact no mail server: syntax, typing mistakes, MX and lists. It cannot tell whether a mailbox exists.
+    /// Contact no mail server: check syntax, typing mistakes, MX and lists. This does not show whether a mailbox exists.
     #[arg(long, conflicts_with = "trace")]
     fast: bool,
-    /// Tell what else is known: the domain's DNS, score and grade. Not with --fast.
+    /// Also print the DNS facts of the domain, the score and the grade. Not with --fast.
     #[arg(long)]
     detail: bool,
-    /// Print a JSON object a line: the API's answer and the rule that decided.
+    /// Print one JSON object per line: the answer of the API and the rule that decided.
     #[arg(long)]
     json: bool,
-    /// Print what was asked and answered: DNS, commands, replies.
+    /// Print the trace of each check: DNS, SMTP commands and replies.
     #[arg(long)]
     trace: bool,
     #[command(flatten)]
     flags: Flags<{ ENGINE | STATE }>,
 }
 
-/// What is known of one address.
+/// The result for one address.
 struct Row {
     answer: Result<Told, Outage>,
     trace: Vec<String>,
@@ -47,7 +47,7 @@ struct Row {
 
 struct Told {
     reason: Reason,
-    /// None in fast mode, where the reason says it all.
+    /// `None` in fast mode, where the reason is sufficient.
     rule: Option<&'static str>,
     findings: Findings,
 }
@@ -59,7 +59,7 @@ impl From<Finding> for Told {
     }
 }
 
-pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
+pub fn run(args: &CheckArgs, start_engine: StartEngine) -> Result<(), Failure> {
     let config = args.flags.config()?;
     log::warnings();
     open_files::raise(config.engine.sessions);
@@ -76,7 +76,7 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     let keeper = keeper.transpose().map_err(Failure::failed)?;
     let rows = ask_all(&*engine.line(UNDER_WAY_MAX), args);
     engine.stop();
-    // The rows are told first: what was asked must not be lost with the counts.
+    // The rows are printed before this error, so that a failure of the state file loses no results.
     let kept = keeper.map_or(Ok(()), Keeper::finish);
     let rows = rows?;
     let mut output = io::stdout().lock();
@@ -90,7 +90,7 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     kept.map_err(|why| Failure::failed(format!("the addresses are checked, but {why}")))
 }
 
-fn ask_all(line: &dyn EngineHandle, args: &Args) -> Result<Vec<Row>, Failure> {
+fn ask_all(line: &dyn EngineHandle, args: &CheckArgs) -> Result<Vec<Row>, Failure> {
     if args.fast {
         return ask_fast(line, &args.addresses);
     }
@@ -101,7 +101,7 @@ fn ask_all(line: &dyn EngineHandle, args: &Args) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// Why there is no answer about some of the addresses, and what to do.
+/// The reason why some addresses have no answer, and what to do.
 fn unasked(rows: &[Row]) -> Option<String> {
     let outages = || rows.iter().filter_map(|row| row.answer.as_ref().err());
     let budgets = outages().filter_map(|outage| match outage {
@@ -111,21 +111,21 @@ fn unasked(rows: &[Row]) -> Option<String> {
     let budgets: Vec<Duration> = budgets.collect();
     if outages().count() > budgets.len() {
         return Some(
-            "the engine could not ask: no resolver answers, or no mail server can be reached; check --resolver, and \
-             that outbound connections to port 25 are let through"
+            "the engine could not check all addresses: no resolver answers, or no mail server can be reached; check \
+             --resolver, and allow outbound connections to port 25"
                 .into(),
         );
     }
     let minutes = budgets.iter().max()?.as_secs().div_ceil(60);
     Some(format!(
-        "{} of the addresses {} not asked about: their servers have refused as many recipients within the hour as our \
-         own budget allows; ask again in {minutes} min, or with --pace fast, which allows more",
+        "{} of the addresses {} not checked: within the last hour their servers refused as many recipients as the \
+         budget allows; try again in {minutes} min, or use --pace fast, which allows more",
         budgets.len(),
         if budgets.len() == 1 { "was" } else { "were" },
     ))
 }
 
-/// Fast checks, so many at once.
+/// Runs fast checks, up to [`UNDER_WAY_MAX`] in parallel.
 fn ask_fast(line: &dyn EngineHandle, addresses: &[String]) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::with_capacity(addresses.len());
     for some in addresses.chunks(UNDER_WAY_MAX) {
@@ -157,7 +157,7 @@ fn ask_fast(line: &dyn EngineHandle, addresses: &[String]) -> Result<Vec<Row>, F
     Ok(rows)
 }
 
-/// Adds the details of full checks, so many at once.
+/// Adds the details of full checks, up to [`UNDER_WAY_MAX`] in parallel.
 fn add_details(line: &dyn EngineHandle, addresses: &[String], rows: &mut [Row]) -> Result<(), Failure> {
     for (texts, rows) in addresses.chunks(UNDER_WAY_MAX).zip(rows.chunks_mut(UNDER_WAY_MAX)) {
         let mut asked = Vec::with_capacity(rows.len());
@@ -177,20 +177,20 @@ fn add_details(line: &dyn EngineHandle, addresses: &[String], rows: &mut [Row]) 
 }
 
 fn busy() -> Failure {
-    Failure::failed("the engine takes no request; try again")
+    Failure::failed("the engine accepts no requests; try again")
 }
 
 fn stuck() -> Failure {
-    Failure::failed("the engine does not answer; try again, and report this defect")
+    Failure::failed("the engine does not answer; try again, and report this bug")
 }
 
 fn ask(line: &dyn EngineHandle, addresses: &[String], trace: bool) -> Result<Vec<Row>, Failure> {
     let mut rows: Vec<Row> = Vec::with_capacity(addresses.len());
     let mut pending = 0;
-    // The first pass fills in what needs no asking; tickets are the indices of the rows.
+    // The first pass answers addresses with invalid syntax. Tickets are the indices of the rows.
     let mut waiting = Vec::new();
     for (index, text) in addresses.iter().enumerate() {
-        // Each is answered, or the whole command ends.
+        // Each row gets an answer, or the whole command fails.
         rows.push(Row { answer: Err(Outage::Stopping), trace: Vec::new() });
         match Address::parse(text) {
             Ok(address) => waiting.push((index, address)),
@@ -233,7 +233,7 @@ fn ask(line: &dyn EngineHandle, addresses: &[String], trace: bool) -> Result<Vec
     Ok(rows)
 }
 
-fn print(output: &mut impl Write, args: &Args, address: &str, row: &Row) -> Result<(), Failure> {
+fn print(output: &mut impl Write, args: &CheckArgs, address: &str, row: &Row) -> Result<(), Failure> {
     let Ok(Told { reason, rule, findings }) = &row.answer else { return Ok(()) };
     if args.json {
         let verification = Verification {
@@ -264,7 +264,7 @@ fn print(output: &mut impl Write, args: &Args, address: &str, row: &Row) -> Resu
 
 fn print_detail(output: &mut impl Write, detail: &Detail) -> io::Result<()> {
     let Detail { grade: Some(grade), score: Some(score), dns: Some(dns), .. } = detail else {
-        return writeln!(output, "    the domain's DNS could not be read");
+        return writeln!(output, "    the DNS facts of the domain could not be read");
     };
     let provider = detail.inbox_provider.map_or(String::new(), |provider| format!(", at {provider}"));
     writeln!(output, "    grade {grade}, score {score}{provider}")?;
@@ -290,7 +290,7 @@ fn verdict(reason: Reason) -> &'static str {
     }
 }
 
-/// What peers and arguments say must not move the terminal's cursor.
+/// Replaces control characters: text from servers and arguments must not control the terminal.
 fn shown(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
@@ -302,11 +302,11 @@ mod tests {
     #[test]
     fn it_is_told_why_addresses_were_not_asked_about() {
         let minutes = |count: u64| Outage::OverBudget(Duration::from_secs(count * 60 - 1));
-        let down = "the engine could not ask: ";
+        let down = "the engine could not check all addresses: ";
         for (outages, expected) in [
             (&[][..], None),
-            (&[minutes(5)][..], Some("1 of the addresses was not asked about: their servers have refused ")),
-            (&[minutes(5), minutes(40)], Some("2 of the addresses were not asked about: ")),
+            (&[minutes(5)][..], Some("1 of the addresses was not checked: within the last hour ")),
+            (&[minutes(5), minutes(40)], Some("2 of the addresses were not checked: ")),
             (&[Outage::Unavailable], Some(down)),
             (&[minutes(5), Outage::Unavailable], Some(down)),
         ] {
@@ -317,6 +317,6 @@ mod tests {
             assert!(said.is_none_or(|said| said.starts_with(expected.unwrap())), "{outages:?}");
         }
         let row = Row { answer: Err(minutes(40)), trace: Vec::new() };
-        assert!(unasked(&[row]).unwrap().contains("ask again in 40 min, or with --pace fast"));
+        assert!(unasked(&[row]).unwrap().contains("try again in 40 min, or use --pace fast"));
     }
 }

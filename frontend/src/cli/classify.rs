@@ -1,12 +1,16 @@
-//! `mailprobe classify`: what a server's reply means, for JSON lines in and out.
+//! `mailprobe classify`: classifies server replies; input and output are JSON lines.
 //!
-//! In: `{"mx": "mx.example.com", "stage": "rcpt", "reply": "550 5.1.1 No such user"}`. `stage` is `banner`, `ehlo`,
-//! `mail`, `rcpt` or `control` (RCPT of the control recipient); `mx` may be left out. `reply` is the text as the
-//! server sent it; its lines may be parted by CRLF, LF or those escaped twice, and lines after the first may come
-//! without the reply code. `recipient` (the address that RCPT named), `mail_from`, `ehlo` and `source` (our address, name
-//! and IP address, as the server knows them) may be left out; with them, replies about us are told better. Out: `{"class", "scope", "reason", "rule"}`, as docs/verdicts.md explains them.
+//! Input: `{"mx": "mx.example.com", "stage": "rcpt", "reply": "550 5.1.1 No such user"}`.
 //!
-//! Every line in gives one line out, in order: a line that cannot be read gives `{"error", "line"}`.
+//! - `stage` is `banner`, `ehlo`, `mail`, `rcpt` or `control` (RCPT of the control recipient).
+//! - `mx` is optional.
+//! - `reply` is the text as the server sent it. CRLF, LF or double escapes of them separate its lines. Lines after the
+//!   first may lack the reply code.
+//! - `recipient` (the address in RCPT), `mail_from`, `ehlo` and `source` (our address, name and IP address, as the server
+//!   knows them) are optional. They help to recognize replies about us.
+//!
+//! Output: `{"class", "scope", "reason", "rule"}`, as explained in docs/verdicts.md. Every input line gives one output
+//! line, in order. An unreadable line gives `{"error", "line"}`.
 
 use engine::proto::smtp::reply::Reply;
 use engine::proto::verdict::catch_all::{ControlFinding, accepts_everything};
@@ -15,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, Write};
 use std::net::IpAddr;
 
-/// Longest line that is read, in bytes, its end included.
+/// Longest input line in bytes, including its end.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
 #[derive(Deserialize)]
@@ -46,11 +50,10 @@ struct Malformed {
     line: usize,
 }
 
-/// Answers every line of `input` on `output`. Returns how many lines could not be read; the exit code is 1 when
-/// there are any.
+/// Answers every line of `input` on `output`. Returns the number of unreadable lines; if it is not 0, the exit code is 1.
 ///
 /// # Errors
-/// What reading or writing gives; lines answered before it stand.
+/// Reading or writing fails. The lines answered before remain valid.
 pub fn run(mut input: impl BufRead, mut output: impl Write) -> io::Result<usize> {
     let mut buffer = Vec::new();
     let mut malformed = 0;
@@ -79,7 +82,7 @@ enum LineRead {
     End,
 }
 
-/// Reads a line into `buffer`, of which no more is ever held than [`LINE_BYTES_MAX`].
+/// Reads a line into `buffer`, which never holds more than [`LINE_BYTES_MAX`].
 fn next_line(input: &mut impl BufRead, buffer: &mut Vec<u8>) -> io::Result<LineRead> {
     buffer.clear();
     let (mut seen, mut ended) = (0, false);
@@ -109,7 +112,7 @@ fn next_line(input: &mut impl BufRead, buffer: &mut Vec<u8>) -> io::Result<LineR
 
 fn answer(line: &[u8]) -> Result<Answer, String> {
     let question: Question = serde_json::from_slice(line).map_err(|error| explain(&error))?;
-    let stage = stage(&question.stage).ok_or("stage is none of banner, ehlo, mail, rcpt, control")?;
+    let stage = stage(&question.stage).ok_or("stage is not one of banner, ehlo, mail, rcpt, control")?;
     let reply = reply(&question.reply).ok_or("reply does not begin with a reply code from 200 to 599")?;
     let us = Us { reverse_path: &question.mail_from, ehlo: &question.ehlo, source: question.source };
     let recipient = question.recipient.as_deref();
@@ -122,7 +125,7 @@ fn answer(line: &[u8]) -> Result<Answer, String> {
     })
 }
 
-/// What is wrong with the JSON, without the values that serde would quote: they may be addresses.
+/// The error in the JSON, without the values that serde would quote: they may be addresses.
 fn explain(error: &serde_json::Error) -> String {
     match error.classify() {
         serde_json::error::Category::Data => {
@@ -144,7 +147,7 @@ fn stage(name: &str) -> Option<Stage> {
     })
 }
 
-/// The reply, however its lines are written. The first line's code is the reply's.
+/// The reply, in any of the accepted forms. The code of the first line is the code of the reply.
 fn reply(raw: &str) -> Option<Reply> {
     let raw = raw.replace("\\r\\n", "\n").replace("\\n", "\n");
     let mut lines = raw.trim().split('\n').map(|line| line.trim_end_matches('\r'));
@@ -169,9 +172,9 @@ fn after_code<'a>(line: &'a str, digits: &str) -> Option<&'a str> {
     }
 }
 
-/// The reason that the reply alone leads to. An accepted recipient stands under the proviso that the control
-/// recipient is refused, and an accepted control recipient shows a catch-all domain; at hosts that accept every
-/// RCPT neither shows anything. Before RCPT nothing is known about a mailbox.
+/// The reason that follows from this reply alone. An accepted recipient counts on condition that the control recipient is
+/// refused. An accepted control recipient shows a catch-all domain. At hosts that accept every RCPT, neither shows
+/// anything. Replies before RCPT show nothing about a mailbox.
 fn reason(stage: Stage, mx: &str, found: &Classification) -> Reason {
     let worthless = found.class == Class::Accepted && accepts_everything(mx);
     match stage {
@@ -192,7 +195,7 @@ mod tests {
 
     fn classified(input: &str) -> (Vec<serde_json::Value>, usize) {
         let mut output = Vec::new();
-        // A tiny buffer, so that lines come in pieces.
+        // A tiny buffer splits the lines into pieces.
         let input = io::BufReader::with_capacity(7, input.as_bytes());
         let malformed = run(input, &mut output).expect("memory does not fail");
         let lines = String::from_utf8(output).expect("UTF-8");

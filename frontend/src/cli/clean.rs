@@ -1,20 +1,20 @@
-//! `mailprobe clean`: a list goes in, and comes out with `deliverable` and `reason` behind every row.
+//! `mailprobe clean`: reads a list and writes it with `deliverable` and `reason` at the end of every row.
 //!
 //! ```text
 //! source ─> seen ──────────────> budget ─> checker (the engine) ─> rows ─> sink
-//!  rows      is it a duplicate?   under way     │  ^                in turn  OUT.partial, then OUT
+//!  rows      is it a duplicate?   in progress   │  ^                in turn  OUT.partial, then OUT
 //!                                               v  │
-//!                                             putoff: asked about later
+//!                                             putoff: checked later
 //! ```
 //!
-//! What holds:
-//! - A row that came in goes out once, with the same values; nothing is said about a row that the engine did not say.
-//!   It keeps its place, unless `--unordered` is given.
-//! - An address is asked about once, however often it is in the list.
-//! - Memory does not depend on the list's length: what does not fit lies in OUT.state, sealed (`state.rs`).
-//! - No row holds up the reader: neither one that waits for a slow site, nor one that is asked about later.
-//! - OUT appears whole or not at all. Until the end the rows stand in `OUT.partial`; `--resume` holds it against the
-//!   input row by row and goes on where it ends.
+//! Guarantees:
+//! - Every input row is written once, with the same values. Every verdict comes from the engine. Rows keep their order,
+//!   unless `--unordered` is given.
+//! - An address is checked once, even if the list contains it several times.
+//! - Memory does not depend on the length of the list: data that does not fit is encrypted in OUT.state (`state.rs`).
+//! - No row blocks the reader: neither a row that waits for a slow site, nor a row that is checked later.
+//! - OUT appears complete or not at all. Until the end the rows are in `OUT.partial`. `--resume` compares that file with the
+//!   input row by row, and continues at its end.
 
 mod budget;
 mod checker;
@@ -50,24 +50,24 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 pub use summary::Summary;
 
-/// Most addresses under way at once.
+/// Maximum number of addresses in progress.
 const UNDER_WAY_MAX: usize = 100_000;
-/// Fewest.
+/// Lower bound of the engine's queue, unless the user sets it.
 const UNDER_WAY_MIN: usize = 10_000;
-/// Addresses under way for each session that there may be, where nothing is paced: a transaction that is asked, and most
-/// of the next. With more of them an address costs a fifth more, since what is known of it has left the processor's caches.
-/// Where sites are paced, time matters more: the more sites are at work, the less it is that each of them is waited for.
+/// Addresses in progress per possible session, without pacing: one transaction and most of the next. With more of them an
+/// address costs a fifth more, because its data has left the caches of the processor. With pacing, time matters more: if
+/// more sites work in parallel, the wait for each of them costs less.
 const UNDER_WAY_A_SESSION: usize = 10;
 
 #[derive(clap::Args)]
-pub(super) struct Args {
+pub(super) struct CleanCommand {
     #[command(flatten)]
     list: CleanArgs,
     #[command(flatten)]
     flags: Flags<{ ENGINE | STATE }>,
 }
 
-pub(super) fn run(args: Args, start_engine: StartEngine) -> Result<(), Failure> {
+pub(super) fn run(args: CleanCommand, start_engine: StartEngine) -> Result<(), Failure> {
     let config = args.flags.config()?;
     log::warnings();
     open_files::raise(config.engine.sessions);
@@ -109,7 +109,7 @@ pub(super) fn run(args: Args, start_engine: StartEngine) -> Result<(), Failure> 
     kept.map_err(|why| Failure::failed(format!("the list is done, but {why}")))
 }
 
-/// The list is all that the engine works on; where the operator says nothing, it gets what it can use.
+/// Adapts the defaults of the engine, which works on this list only. Settings of the operator stay unchanged.
 fn fit(config: &mut EngineConfig) {
     if config.tickets_max == EngineConfig::default().tickets_max {
         let wanted = match config.pace {
@@ -119,70 +119,68 @@ fn fit(config: &mut EngineConfig) {
         config.tickets_max = wanted.clamp(UNDER_WAY_MIN, UNDER_WAY_MAX);
     }
     if config.resolvers.is_empty() {
-        // What is wrong with the system's, the engine says.
+        // The engine reports errors in the resolvers of the system.
         config.resolvers = engine::system_resolvers().unwrap_or_default();
     }
 }
 
-/// The resolvers as messages name them.
+/// The resolvers as text for messages.
 fn named(resolvers: &[SocketAddr]) -> String {
     let names: Vec<String> = resolvers.iter().map(ToString::to_string).collect();
     names.join(", ")
 }
 
-/// The arguments of `mailprobe clean`, the engine's apart.
+/// The arguments of `mailprobe clean`, without those of the engine.
 #[derive(Debug, Clone, clap::Args)]
 pub struct CleanArgs {
-    /// The list: CSV, JSON lines, or plain text with an address a line; - for standard input
+    /// List to check: CSV, JSON lines, or plain text with one address per line; - for standard input
     #[arg(value_name = "INPUT")]
     pub input: PathBuf,
-    /// Where to write the list with its verdicts [default: standard output]
+    /// File for the list with its verdicts [default: standard output]
     #[arg(short, long, value_name = "OUT")]
     pub output: Option<PathBuf>,
-    /// What INPUT is [default: by its name, else by its content]
+    /// Format of INPUT [default: by its name, else by its content]
     #[arg(long, value_enum)]
     pub format: Option<FormatArg>,
-    /// The column or JSON key that holds the addresses, by name or by number from 1 [default: found by its name or
-    /// its content]
+    /// Column or JSON key of the addresses, by name or by number from 1 [default: found by name or content]
     #[arg(long, value_name = "NAME|N")]
     pub column: Option<String>,
-    /// Contact no mail server: syntax, typing mistakes, MX and lists. It cannot tell whether a mailbox exists
+    /// Contact no mail server: check syntax, typing mistakes, MX and lists. This does not show whether a mailbox exists
     #[arg(long, conflicts_with = "max_wait")]
     pub fast: bool,
-    /// How long a row may wait when its server says "later" (greylisting) or answers nobody, or when its site has no budget
-    /// of refused recipients left. It is asked again when that makes sense, and a last time when the time is over; then it
-    /// is unverifiable. The list ends at most 60 seconds, and this time, after the last row that was answered
+    /// How long a row may wait if its server answers "later" (greylisting) or does not answer, or if the budget of refused
+    /// recipients is spent. mailprobe tries the row again when the server allows it, and once more at the end of this time;
+    /// then the row is unverifiable. The list ends at most 60 seconds plus this time after the last answered row
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub max_wait: u32,
-    /// How many seconds nobody may be there to be asked (no resolver answers, no mail server can be reached) before
-    /// the run ends
+    /// Give up after this many seconds without DNS or mail connectivity
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub max_outage: u32,
-    /// Write rows as they are done, not in the order of INPUT
+    /// Write each row as soon as it is finished, not in the order of INPUT
     #[arg(long)]
     pub unordered: bool,
-    /// Pack the output [default: by its name, .gz or .zst, else not]. INPUT is unpacked as it is found
+    /// Compress the output [default: by its name, .gz or .zst, else none]. Compressed INPUT is detected
     #[arg(long, value_enum)]
     pub compress: Option<Compression>,
-    /// Write the summary, with counts by reason and by domain, as JSON to this file
+    /// Write the summary as JSON to this file, with counts by reason and by domain
     #[arg(long, value_name = "FILE")]
     pub summary: Option<PathBuf>,
-    /// How much memory rows that wait and addresses that came before may take, before they go to OUT.state; the engine's
-    /// comes on top
+    /// Memory in MiB for waiting rows and earlier addresses. Beyond it, they are stored in OUT.state. The engine needs its
+    /// own memory in addition
     #[arg(long, value_name = "MIB", default_value_t = 96, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub memory: u32,
-    /// Go on with what an interrupted run has left in OUT.partial
+    /// Continue an interrupted run from OUT.partial
     #[arg(long)]
     pub resume: bool,
     /// Show no progress on the terminal
     #[arg(long)]
     pub no_progress: bool,
-    /// How long the list waits for an answer to any row, beyond `max_wait`.
+    /// How long the list waits for an answer to any row, in addition to `max_wait`.
     #[arg(skip = stall::STALL_MAX)]
     pub silence: Duration,
 }
 
-/// The form of a list, as `--format` takes it.
+/// The values of `--format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum FormatArg {
     /// Values separated by commas, semicolons or tabs, with or without a header
@@ -203,19 +201,19 @@ impl From<FormatArg> for Format {
     }
 }
 
-/// How the output is packed.
+/// The compression of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Compression {
-    /// Not at all
+    /// No compression
     None,
-    /// RFC 1952
+    /// gzip (RFC 1952)
     Gzip,
-    /// RFC 8878
+    /// Zstandard (RFC 8878)
     Zstd,
 }
 
 impl Compression {
-    /// By the ending of the file's name.
+    /// The compression according to the extension of the file name.
     fn by_name(path: &Path) -> Compression {
         match path.extension().and_then(|ending| ending.to_str()) {
             Some("gz") => Compression::Gzip,
@@ -225,14 +223,14 @@ impl Compression {
     }
 }
 
-/// Why a list was not cleaned: one line that says what is wrong and what to do.
+/// The reason why a list was not cleaned: one line that says what is wrong and what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CleanError {
     /// The exit code: 1 for a failure, 2 for wrong usage.
     pub exit: u8,
-    /// The line.
+    /// The message: one line.
     pub message: String,
-    /// Nobody could be asked: why not, as the line says it.
+    /// The reason for an outage, as it is in the message.
     outage: Option<String>,
 }
 
@@ -246,10 +244,10 @@ impl CleanError {
     }
 
     fn outage(why: String) -> CleanError {
-        CleanError { exit: 1, message: format!("nobody can be asked: {why}"), outage: Some(why) }
+        CleanError { exit: 1, message: format!("no address can be checked: {why}"), outage: Some(why) }
     }
 
-    /// The same with what the engine knows of an outage. What the line says besides stays, as where the work is kept.
+    /// Replaces the reason for an outage by that of the engine. The rest of the message stays.
     fn because(self, trouble: Option<String>) -> CleanError {
         match (trouble, &self.outage) {
             (Some(trouble), Some(why)) => {
@@ -283,22 +281,21 @@ impl From<CleanError> for Failure {
     }
 }
 
-/// A list that can be cleaned: its input is open and its column of addresses known. Nothing is written yet, so that
-/// the engine need not be started for a list that is none.
+/// A list that is ready: its input is open and its column of addresses is known. Nothing is written yet, and no engine is
+/// needed so far, so that an unreadable list fails early.
 pub struct Job {
     args: CleanArgs,
     source: Source,
 }
 
 impl Job {
-    /// Opens the input and looks at its beginning.
+    /// Opens the input and reads its beginning.
     ///
     /// # Errors
-    /// [`CleanError`] for arguments that contradict each other, an input that cannot be read, and one without
-    /// addresses.
+    /// [`CleanError`] for contradictory arguments, an unreadable input, and an input without addresses.
     pub fn open(args: CleanArgs) -> Result<Job, CleanError> {
         if args.resume && args.output.as_deref().is_none_or(is_stream) {
-            return Err(CleanError::usage("--resume needs a file to go on with: name it with -o"));
+            return Err(CleanError::usage("--resume needs an output file: name it with -o"));
         }
         if let Some(output) = args.output.as_deref()
             && (is_same_file(&args.input, output) || is_same_file(&args.input, &sink::partial(output)))
@@ -312,16 +309,16 @@ impl Job {
         Ok(Job { args, source })
     }
 
-    /// Cleans the list. Progress, where standard error is a terminal, and nothing else goes to standard error; the
-    /// summary is the caller's to show.
+    /// Cleans the list. If standard error is a terminal, it shows the progress, and nothing else. The caller shows the
+    /// summary.
     ///
     /// # Errors
-    /// [`CleanError`]; what was done until then stays in `OUT.partial`.
+    /// [`CleanError`]; finished rows stay in `OUT.partial`.
     pub fn run(self, checker: &mut dyn Checker) -> Result<Summary, CleanError> {
         let Job { args, source } = self;
         let output = args.output.as_deref();
         let sink = Sink::open(output, args.resume, args.unordered, args.compress)?;
-        // The sink keeps other runs off these names from here on.
+        // From here on the sink prevents other runs from using these names.
         let state = match State::open(output, args.memory as usize * 1024 * 1024) {
             Ok(state) => state,
             Err(error) => return Err(sink.keep(error)),
@@ -347,11 +344,11 @@ impl Job {
     }
 }
 
-/// Opens, runs and shows the summary on `errors`, which is standard error.
+/// Opens the list, cleans it and shows the summary on `errors`, which is standard error. `start` starts the engine, after the
+/// list is open.
 ///
 /// # Errors
-/// As [`Job::open`] and [`Job::run`], and what `start` says, which starts the engine once the list is known to be
-/// one.
+/// As [`Job::open`], [`Job::run`] and `start`.
 pub fn clean<C: Checker>(
     args: CleanArgs,
     start: impl FnOnce() -> Result<C, CleanError>,
@@ -360,12 +357,12 @@ pub fn clean<C: Checker>(
     let job = Job::open(args)?;
     let mut checker = start()?;
     let summary = job.run(&mut checker)?;
-    // Whoever closed standard error does not want to read it.
+    // A closed standard error is no failure.
     let _ = write!(errors, "{summary}");
     Ok(())
 }
 
-/// Whether both names lead to one file, over links too.
+/// Whether both names mean the same file, also through links.
 fn is_same_file(input: &Path, output: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     if is_stream(input) || is_stream(output) {

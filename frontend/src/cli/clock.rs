@@ -1,5 +1,4 @@
-//! `mailprobe clock`: moves the clock of a server that was started with `--test-clock`. For tests, and not in the
-//! help.
+//! `mailprobe clock`: moves the clock of a server that runs with `--test-clock`. It is for tests, and hidden in the help.
 
 use super::place::{Place, execute_running, output_failed, unexpected};
 use clap::{Args, Subcommand};
@@ -15,14 +14,14 @@ pub struct ClockArgs {
 
 #[derive(Debug, Clone, Subcommand)]
 enum ClockAction {
-    /// Move it forward and print what it shows, in milliseconds since 1970.
+    /// Move the clock forward and print its time, in milliseconds since 1970.
     Advance {
-        /// By how much; 0 only reads it.
+        /// Number of milliseconds; 0 only reads the clock.
         ms: u64,
     },
 }
 
-/// Does what the command line says.
+/// Runs the command.
 ///
 /// # Errors
 /// One line for standard error.

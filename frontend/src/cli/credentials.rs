@@ -1,7 +1,7 @@
-//! `mailprobe account set-password` and `sign-in-link`: how an account's user gets into the dashboard.
+//! `mailprobe account set-password` and `sign-in-link`: give an account's user access to the dashboard.
 //!
-//! The password is hashed and the link's token made here: the server and the store see hashes alone. A password is
-//! never an argument, which other users of the machine and the shell's history would see.
+//! This process hashes the password and creates the token of the link: the server and the store receive only hashes. A
+//! password is never an argument, because other users of the machine and the shell history could read it.
 
 use super::place::{Place, execute, output_failed, unexpected};
 use super::table::write_json;
@@ -19,17 +19,17 @@ use store::SIGN_IN_LINK_MS;
 
 #[derive(Debug, Clone, Subcommand)]
 pub(super) enum CredentialsAction {
-    /// Set the password with which an account's user signs in to the dashboard; it is asked for, or read from standard
-    /// input. All sessions of the account end.
+    /// Set the dashboard password of an account's user. The command prompts for it, or reads it from standard input.
+    /// All sessions of the account end.
     SetPassword {
         /// The account's id or name, or its user's address.
         #[arg(value_name = "ID")]
         account: String,
-        /// The user's address, to sign in with. Needed the first time.
+        /// The user's address, for signing in. Required the first time.
         #[arg(long, value_name = "ADDRESS")]
         email: Option<String>,
     },
-    /// Make a link that signs in to the dashboard once within 15 minutes.
+    /// Create a link that signs in to the dashboard. It works once, within 15 minutes.
     SignInLink {
         /// The account's id or name, or its user's address.
         #[arg(value_name = "ID")]
@@ -37,14 +37,14 @@ pub(super) enum CredentialsAction {
     },
 }
 
-/// A link with how long it is good for.
+/// A link with its validity in seconds.
 #[derive(Serialize)]
 struct Link {
     url: String,
     seconds: u64,
 }
 
-/// Does what the command line says.
+/// Runs the command.
 ///
 /// # Errors
 /// One line for standard error.
@@ -63,7 +63,7 @@ pub(super) fn run(
 fn set_password(account: String, email: Option<String>, place: Place<'_>) -> Result<(), String> {
     let unfit = |email: &String| email.len() > EMAIL_BYTES_MAX || Address::parse(email).is_err();
     if email.as_ref().is_some_and(unfit) {
-        return Err("--email: that is no address".into());
+        return Err("--email: this is not an address".into());
     }
     let given = read_password().map_err(|error| format!("cannot read the password: {error}"))?;
     password::check(&given, email.as_deref().unwrap_or_default())?;
@@ -76,7 +76,7 @@ fn set_password(account: String, email: Option<String>, place: Place<'_>) -> Res
 
 fn sign_in_link(account: String, json: bool, place: Place<'_>, out: &mut dyn Write) -> Result<(), String> {
     let mut bits = [0; 32];
-    getrandom::fill(&mut bits).map_err(|error| format!("no random bits: {error}"))?;
+    getrandom::fill(&mut bits).map_err(|error| format!("cannot get random bits: {error}"))?;
     let token = HEXLOWER.encode(&bits);
     match execute(place, false, Command::AccountSignInLink { account, hash: token_hash(&token) })? {
         Response::Account(_) => {}
@@ -86,12 +86,12 @@ fn sign_in_link(account: String, json: bool, place: Place<'_>, out: &mut dyn Wri
         url: format!("{}/signin/link?token={token}", place.base_url),
         seconds: SIGN_IN_LINK_MS / 1000,
     };
-    // The link alone on its line, so that a script can take it without a parser.
+    // The line contains only the link, so that a script needs no parser.
     let written = if json { write_json(out, &link) } else { writeln!(out, "{}", link.url) };
     written.and_then(|()| out.flush()).map_err(output_failed)
 }
 
-/// One line; from a terminal, without showing it.
+/// Reads one line; on a terminal without echo.
 fn read_password() -> io::Result<String> {
     let stdin = io::stdin();
     if !stdin.is_terminal() {
@@ -112,7 +112,7 @@ fn read_password() -> io::Result<String> {
 
 fn read_line(input: &mut impl BufRead) -> io::Result<String> {
     let mut line = String::new();
-    // One more than a password may have, so that a longer one is refused and not cut.
+    // More than the longest password, so that a longer one is refused and not truncated.
     input.take(password::PASSWORD_BYTES_MAX as u64 + 2).read_line(&mut line)?;
     Ok(line.trim_end_matches(['\n', '\r']).to_owned())
 }

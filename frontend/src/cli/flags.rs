@@ -1,4 +1,4 @@
-//! The flags of a command, made from the table of settings.
+//! The flags of a command, built from the table of settings.
 
 use crate::config::settings::{SETTINGS, Scope, Setting};
 use crate::config::{Config, ConfigError, Given};
@@ -6,13 +6,13 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use std::path::PathBuf;
 
-/// Flags of commands that open or reach a store.
+/// Flags of commands that open a store or connect to one.
 pub const DATA: u8 = 1;
 /// Flags of `serve`.
 pub const SERVER: u8 = 2;
 /// Flags of commands that run the engine.
 pub const ENGINE: u8 = 4;
-/// Flags of commands that ask mail servers and have no store.
+/// Flags of commands that contact mail servers and have no store.
 pub const STATE: u8 = 8;
 
 /// The flags of the settings in these scopes, and `--config`.
@@ -25,9 +25,9 @@ impl<const SCOPES: u8> Flags<SCOPES> {
     /// Resolves the configuration.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first error.
     pub fn config(&self) -> Result<Config, ConfigError> {
-        // What is not UTF-8 is told as a wrong value, not passed over.
+        // A value that is not UTF-8 is an error; it is not ignored.
         let variable = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
         Config::load(self.file.as_deref(), variable, &self.given)
     }
@@ -52,7 +52,7 @@ impl<const SCOPES: u8> Args for Flags<SCOPES> {
             .value_name("FILE")
             .env("MAILPROBE_CONFIG")
             .global(true)
-            .help("configuration file in TOML")
+            .help("Configuration file in TOML")
             .value_parser(clap::value_parser!(PathBuf));
         let defaults = Config::default();
         Self::settings().fold(command.arg(file), |command, setting| {

@@ -1,10 +1,9 @@
-//! The state file of `clean` and `check`: the installation's secret, and how many recipients each site has refused within
-//! the last hour. It outlasts a run, unlike `OUT.state`, and holds no address and no name of a domain.
+//! The state file of `clean` and `check`: the secret of the installation, and the number of recipients that each site has
+//! refused within the last hour. Unlike `OUT.state` it remains after a run. It contains no address and no domain name.
 //!
-//! The file is locked while a `clean` runs, over a file beside it, since each write puts a new file in its place
-//! ([`text`] has its form). A `check` asks a few addresses, waits for nobody and keeps nobody waiting: it reads the secret and
-//! the counts without the lock, and takes it at its end, to add what it has counted. Where a `clean` has the lock, it adds
-//! nothing.
+//! A `clean` locks the file while it runs. The lock is a second file, because each write replaces the state file ([`text`]
+//! describes its format). A `check` needs little time and no lock: it reads the secret and the counts, and takes the lock
+//! only at its end, to add its own counts. If a `clean` has the lock then, the `check` adds nothing.
 
 mod keeper;
 mod text;
@@ -20,21 +19,21 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long a run waits for the lock.
+/// Longest time that a run waits for the lock.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
-/// Largest file that is read. A site takes some 400 bytes at most.
+/// Largest accepted file. A site takes at most some 400 bytes.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// What is kept.
+/// The contents of the file.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Kept {
-    /// Keys the names of control recipients and the counts.
+    /// The key for the names of control recipients and for the hashes of the counts.
     pub secret: [u8; 32],
     /// The counts, by keyed hashes of sites and sources.
     pub refusals: Vec<KeptRefusals>,
 }
 
-/// Without the secret.
+/// Omits the secret.
 impl fmt::Debug for Kept {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Kept").field("refusals", &self.refusals).finish_non_exhaustive()
@@ -42,37 +41,37 @@ impl fmt::Debug for Kept {
 }
 
 impl Kept {
-    /// The engine begins with what is kept.
+    /// Gives the secret and the counts to the engine.
     pub fn give_to(&self, config: &mut EngineConfig) {
         config.installation = self.secret;
         config.refusals.clone_from(&self.refusals);
     }
 }
 
-/// An installation's state file, open.
+/// The open state file of an installation.
 #[derive(Debug)]
 pub(super) struct Installation {
     path: PathBuf,
-    /// Nobody else writes the file as long as this is open. Without it what was counted is added at the end.
+    /// While this is open, no other run writes the file. `None`: the counts are added at the end.
     lock: Option<File>,
     pub kept: Kept,
 }
 
-/// What to do where another run has the file.
+/// What to do if another run has the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sharing {
-    /// Refuse to run: two runs would each use the whole budget.
+    /// Refuse to run: each of two runs would use the whole budget.
     Alone,
-    /// Read what is there, and add to it at the end.
+    /// Read the file, and add the own counts at the end.
     Beside,
 }
 
-/// Where the state file is, if anywhere.
+/// The location of the state file.
 #[derive(Debug, PartialEq, Eq)]
-enum Place {
-    /// The user named it.
+enum StatePlace {
+    /// The path that the user gave.
     Named(PathBuf),
-    /// Below the user's state folder.
+    /// A path below the user's state folder.
     Default(PathBuf),
     /// The user wants none.
     Unwanted,
@@ -80,38 +79,38 @@ enum Place {
     Nowhere,
 }
 
-fn place(choice: Option<&StateFile>, variable: impl Fn(&str) -> Option<PathBuf>) -> Place {
+fn place(choice: Option<&StateFile>, variable: impl Fn(&str) -> Option<PathBuf>) -> StatePlace {
     match choice {
-        Some(StateFile::At(path)) => Place::Named(path.clone()),
-        Some(StateFile::None) => Place::Unwanted,
+        Some(StateFile::At(path)) => StatePlace::Named(path.clone()),
+        Some(StateFile::None) => StatePlace::Unwanted,
         None => {
             // A relative path is invalid (XDG Base Directory Specification, "Basics").
             let absolute = |name| variable(name).filter(|path| path.is_absolute());
             let home = || absolute("HOME").map(|home| home.join(".local/state"));
             let folder = absolute("XDG_STATE_HOME").or_else(home);
-            folder.map_or(Place::Nowhere, |folder| Place::Default(folder.join("mailprobe/state")))
+            folder.map_or(StatePlace::Nowhere, |folder| StatePlace::Default(folder.join("mailprobe/state")))
         }
     }
 }
 
-/// Opens the state file of this user, and makes it where there is none. `None`: nothing is kept, as the user wants or as
-/// a warning says.
+/// Opens the state file of this user, or creates it. `None`: the run keeps no counts, because the user wants none or for
+/// the reason in a warning.
 ///
 /// # Errors
-/// One line that says what is wrong and what to do: another run has the file, it is damaged or somebody else's, or it
+/// One line that says what is wrong and what to do: another run has the file, it is damaged or not a state file, or it
 /// cannot be read or written.
 pub(super) fn open(choice: Option<&StateFile>, sharing: Sharing) -> Result<Option<Installation>, String> {
     match place(choice, |name| std::env::var_os(name).map(PathBuf::from)) {
-        Place::Named(path) => Installation::open(&path, sharing).map(Some),
-        Place::Unwanted => Ok(None),
-        Place::Default(path) => match make_folder(&path) {
+        StatePlace::Named(path) => Installation::open(&path, sharing).map(Some),
+        StatePlace::Unwanted => Ok(None),
+        StatePlace::Default(path) => match make_folder(&path) {
             Ok(()) => Installation::open(&path, sharing).map(Some),
             Err(error) => {
-                warn_not_kept(&format!("{} cannot be made: {error}", path.display()));
+                warn_not_kept(&format!("cannot create {}: {error}", path.display()));
                 Ok(None)
             }
         },
-        Place::Nowhere => {
+        StatePlace::Nowhere => {
             warn_not_kept("neither XDG_STATE_HOME nor HOME names a folder");
             Ok(None)
         }
@@ -120,12 +119,12 @@ pub(super) fn open(choice: Option<&StateFile>, sharing: Sharing) -> Result<Optio
 
 fn warn_not_kept(why: &str) {
     tracing::warn!(
-        "the counts of refused recipients are not kept for the next run ({why}): name a file with --state, or say \
+        "the counts of refused recipients are not kept for the next run ({why}): name a file with --state, or use \
          --state none"
     );
 }
 
-/// Makes the folder of the file, and sees that files can be made there.
+/// Creates the folder of the file, and tests that files can be created there.
 fn make_folder(path: &Path) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -133,12 +132,12 @@ fn make_folder(path: &Path) -> io::Result<()> {
 }
 
 impl Installation {
-    /// Opens this file, or makes it.
+    /// Opens this file, or creates it.
     ///
     /// # Errors
     /// As [`open`].
     pub fn open(path: &Path, sharing: Sharing) -> Result<Installation, String> {
-        // A link stays a link: what it leads to is replaced.
+        // A link stays a link: its target is replaced.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let lock = match (sharing, path.exists()) {
             (Sharing::Beside, true) => None,
@@ -149,21 +148,21 @@ impl Installation {
             None => Kept { secret: new_secret(&path)?, refusals: Vec::new() },
         };
         if !path.exists() {
-            // The secret counts from here on.
+            // The secret is valid from here on.
             write(&path, &text::render(&kept))?;
         }
         let lock = lock.filter(|_| sharing == Sharing::Alone);
         Ok(Installation { path, lock, kept })
     }
 
-    /// Adds what was counted beside other runs, as far as nobody has the lock.
+    /// Adds the counts of a run without the lock, unless another run has the lock.
     ///
     /// # Errors
     /// The file cannot be read or written.
     fn add(&self, counted: Vec<KeptRefusals>) -> Result<(), String> {
         let free = open_lock(&self.path).ok().filter(|file| file.try_lock().is_ok());
         let Some(_lock) = free else { return Ok(()) };
-        // Somebody else may have written since, or moved the file away: under another secret the keys mean nothing.
+        // Another run may have written or moved the file. With another secret the keys are meaningless.
         match read(&self.path)? {
             Some(kept) if kept.secret == self.kept.secret => {
                 let refusals = keeper::sum(kept.refusals, &self.kept.refusals, counted);
@@ -174,21 +173,21 @@ impl Installation {
     }
 }
 
-/// The lock of the file.
+/// Opens and locks the lock file.
 fn lock(path: &Path) -> Result<File, String> {
     let file = open_lock(path).map_err(|error| unwritable(path, &error))?;
     match try_lock(&file) {
-        // A file system without locks: nothing more can be done.
+        // The file system has no locks.
         Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(format!(
-            "{} is in use by another run: wait until that ends, or give this run a state file of its own with --state FILE \
+            "{} is in use by another run: wait until it ends, or give this run its own state file with --state FILE \
              (--state none keeps no counts)",
             path.display()
         )),
     }
 }
 
-/// Locks the file, which a check that ends has for a moment.
+/// Locks the file. A `check` that ends may have the lock for a moment.
 fn try_lock(file: &File) -> Result<(), TryLockError> {
     let began = Instant::now();
     loop {
@@ -207,7 +206,7 @@ fn open_lock(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(PathBuf::from(name))
 }
 
-/// What the file says; `None` where there is none.
+/// The contents of the file; `None` if there is no file.
 fn read(path: &Path) -> Result<Option<Kept>, String> {
     let name = path.display();
     let unreadable = |error: io::Error| format!("{name} cannot be read: {error}");
@@ -217,36 +216,38 @@ fn read(path: &Path) -> Result<Option<Kept>, String> {
     };
     let metadata = file.metadata().map_err(unreadable)?;
     if !metadata.is_file() || metadata.len() > FILE_BYTES_MAX {
-        return Err(format!("{name} is no state file of mailprobe: name another one with --state"));
+        return Err(format!("{name} is not a state file of mailprobe: name another file with --state"));
     }
     if metadata.permissions().mode() & 0o077 != 0 {
-        tracing::warn!("others than its owner may read {name}, which has a secret: `chmod 600` it");
+        tracing::warn!(
+            "users other than its owner can read {name}, which contains a secret: run `chmod 600` on it"
+        );
     }
     let mut bytes = Vec::new();
     file.take(FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(unreadable)?;
     match text::parse(&bytes) {
         Ok(kept) => Ok(Some(kept)),
-        Err(text::Fault::Foreign) => {
-            Err(format!("{name} is no state file of mailprobe: name another one with --state"))
+        Err(text::StateFault::Foreign) => {
+            Err(format!("{name} is not a state file of mailprobe: name another file with --state"))
         }
-        Err(text::Fault::Newer(version)) => Err(format!(
-            "{name} has version {version}, which this mailprobe cannot read: use a newer one, or name another file \
+        Err(text::StateFault::Newer(version)) => Err(format!(
+            "{name} has version {version}, which this mailprobe cannot read: use a newer mailprobe, or name another file \
              with --state"
         )),
-        Err(text::Fault::Damaged(line)) => Err(format!(
-            "{name} is damaged at line {line}: put back a copy of it, or move it away; without it the next run begins \
+        Err(text::StateFault::Damaged(line)) => Err(format!(
+            "{name} is damaged at line {line}: restore a copy, or move the file away; without it the next run starts \
              with a new secret and without the counts of the last hour"
         )),
     }
 }
 
-/// Puts a new file in the place of the old one: after a crash either is there as a whole.
+/// Replaces the old file with a new one. After a crash one of the two is there, complete.
 fn write(path: &Path, text: &str) -> Result<(), String> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
     let new = PathBuf::from(new);
     let put = || {
-        // What a killed run has left may have another mode.
+        // A file that a killed run left may have another mode.
         match std::fs::remove_file(&new) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -269,7 +270,7 @@ fn new_secret(path: &Path) -> Result<[u8; 32], String> {
 
 fn unwritable(path: &Path, error: &io::Error) -> String {
     format!(
-        "{} cannot be written: {error}; name another state file with --state, or say --state none",
+        "{} cannot be written: {error}; name another state file with --state, or use --state none",
         path.display()
     )
 }
@@ -292,19 +293,19 @@ mod tests {
                 value.map(PathBuf::from)
             }
         };
-        let default = |path: &str| Place::Default(path.into());
+        let default = |path: &str| StatePlace::Default(path.into());
         for (xdg, home, expected) in [
             (Some("/x"), Some("/h"), default("/x/mailprobe/state")),
             (None, Some("/h"), default("/h/.local/state/mailprobe/state")),
             (Some("x"), Some("/h"), default("/h/.local/state/mailprobe/state")),
-            (Some(""), Some("h"), Place::Nowhere),
-            (None, None, Place::Nowhere),
+            (Some(""), Some("h"), StatePlace::Nowhere),
+            (None, None, StatePlace::Nowhere),
         ] {
             assert_eq!(place(None, env(xdg, home)), expected);
         }
         let named = StateFile::At("mine".into());
-        assert_eq!(place(Some(&named), env(Some("/x"), None)), Place::Named("mine".into()));
-        assert_eq!(place(Some(&StateFile::None), env(Some("/x"), None)), Place::Unwanted);
+        assert_eq!(place(Some(&named), env(Some("/x"), None)), StatePlace::Named("mine".into()));
+        assert_eq!(place(Some(&StateFile::None), env(Some("/x"), None)), StatePlace::Unwanted);
     }
 
     #[test]
@@ -325,12 +326,12 @@ mod tests {
         let path = folder.path().join("state");
         let first = Installation::open(&path, Sharing::Alone).unwrap();
         let said = Installation::open(&path, Sharing::Alone).unwrap_err();
-        assert!(said.contains("state is in use by another run: wait until that ends, or "), "{said}");
+        assert!(said.contains("state is in use by another run: wait until it ends, or "), "{said}");
         let beside = Installation::open(&path, Sharing::Beside).unwrap();
         assert!(beside.lock.is_none() && beside.kept == first.kept);
         drop(first);
         let _beside = Installation::open(&path, Sharing::Beside).unwrap();
-        Installation::open(&path, Sharing::Alone).expect("a check keeps nobody waiting");
+        Installation::open(&path, Sharing::Alone).expect("a check does not block a clean");
     }
 
     #[test]
@@ -340,11 +341,11 @@ mod tests {
         let whole = text::render(&kept(3));
         for (left, expected) in [
             (whole[..whole.len() - 1].to_owned(), "state is damaged at line "),
-            (whole[..40].to_owned(), "state is damaged at line 2: put back a copy of it, or move it away; "),
+            (whole[..40].to_owned(), "state is damaged at line 2: restore a copy, or move the file away; "),
             (whole.replace(":3:2", ":4:2"), "state is damaged at line 4"),
             (whole.replacen('1', "2", 1), "state has version 2, which this mailprobe cannot read: "),
-            (String::new(), "state is no state file of mailprobe: name another one with --state"),
-            ("my notes\n".to_owned(), "state is no state file of mailprobe: "),
+            (String::new(), "state is not a state file of mailprobe: name another file with --state"),
+            ("my notes\n".to_owned(), "state is not a state file of mailprobe: "),
         ] {
             std::fs::write(&path, &left).unwrap();
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
@@ -355,7 +356,7 @@ mod tests {
             assert_eq!(std::fs::read_to_string(&path).unwrap(), left);
         }
         let said = Installation::open(folder.path(), Sharing::Alone).unwrap_err();
-        assert!(said.contains("is no state file of mailprobe"), "{said}");
+        assert!(said.contains("is not a state file of mailprobe"), "{said}");
         let said = Installation::open(&folder.path().join("no/such"), Sharing::Alone).unwrap_err();
         assert!(said.contains("no/such cannot be written: ") && said.contains("--state none"), "{said}");
     }
@@ -365,7 +366,7 @@ mod tests {
         let folder = tempfile::TempDir::new().unwrap();
         let (path, link) = (folder.path().join("state"), folder.path().join("link"));
         write(&path, &text::render(&kept(1))).unwrap();
-        // A kill in the middle of a write leaves the old file, and half a new one that nobody reads.
+        // A kill during a write leaves the old file and a part of a new file, which is ignored.
         std::fs::write(folder.path().join("state.new"), "mailprobe st").unwrap();
         assert_eq!(read(&path).unwrap(), Some(kept(1)));
         std::os::unix::fs::symlink(&path, &link).unwrap();

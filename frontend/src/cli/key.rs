@@ -1,5 +1,5 @@
-//! `mailprobe key`: API keys. A key is made here, on the operator's side, and shown once; the store and the server
-//! see its hash alone.
+//! `mailprobe key`: API keys. The command creates a key on the operator's side and shows it once. The store and the server
+//! receive only its hash.
 
 use super::place::{Place, execute, output_failed, unexpected};
 use super::table::{write_json, write_table};
@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use store::credits::calendar::Iso8601;
 use store::{KeyId, KeyInfo, KeyMode, id};
 
-/// Manage API keys: on a running server or, where none runs, in the data folder itself.
+/// Manage API keys: on a running server, or in the data folder of a stopped server.
 #[derive(Debug, Clone, Args)]
 pub struct KeyArgs {
     #[command(subcommand)]
@@ -23,14 +23,14 @@ pub struct KeyArgs {
 
 #[derive(Debug, Clone, Subcommand)]
 enum KeyAction {
-    /// Make a key and print it. It cannot be shown again.
+    /// Create a key and print it. It cannot be shown again.
     Create {
         /// The account's id or name.
         account: String,
         /// A test key: it contacts no mail server and uses no credits.
         #[arg(long)]
         test: bool,
-        /// What to call it.
+        /// Label of the key.
         #[arg(long, default_value = "")]
         label: String,
     },
@@ -39,7 +39,7 @@ enum KeyAction {
         /// The account's id or name.
         account: String,
     },
-    /// Revoke a key, for ever and at once.
+    /// Revoke a key permanently. It takes effect at once.
     Revoke {
         /// The key's id, as `key list` shows it.
         #[arg(value_name = "KEYID")]
@@ -47,7 +47,7 @@ enum KeyAction {
     },
 }
 
-/// A new key with what is known of it.
+/// A new key with its properties.
 #[derive(Serialize)]
 struct Made<'a> {
     key: &'a str,
@@ -55,7 +55,7 @@ struct Made<'a> {
     info: &'a KeyInfo,
 }
 
-/// Does what the command line says.
+/// Runs the command.
 ///
 /// # Errors
 /// One line for standard error.
@@ -83,7 +83,7 @@ fn create(
     place: Place<'_>,
     out: &mut dyn Write,
 ) -> Result<(), String> {
-    let no_bits = |error| format!("no random bits: {error}");
+    let no_bits = |error| format!("cannot get random bits: {error}");
     let mode = if test { KeyMode::Test } else { KeyMode::Live };
     let key = ApiKey::generate(mode).map_err(no_bits)?;
     let id = KeyId::new(place.now, id::random_bits().map_err(no_bits)?);
@@ -95,11 +95,11 @@ fn create(
     let written = if json {
         write_json(out, &Made { key: key.reveal(), info: &info })
     } else {
-        // The key alone on its line, so that a script can take it without a parser.
+        // The line contains only the key, so that a script needs no parser.
         writeln!(out, "{}", key.reveal())
     };
     written.and_then(|()| out.flush()).map_err(|error| {
-        format!("the key was made but could not be shown ({error}); revoke {id} and make another")
+        format!("the key was created but could not be shown ({error}); revoke {id} and create another key")
     })
 }
 

@@ -1,10 +1,10 @@
-//! Log lines, on standard error.
+//! Log lines on standard error.
 //!
-//! A server writes a line for each request. One thread alone writes them: whoever logs adds to a buffer and never waits, however
-//! slowly standard error is read, or if nobody reads it. Lines gather for up to [`GATHERING`], since a system call for each would
-//! cost as much as the rest of a fast check's line; a warning or an error is written at once, with what has gathered. The buffer is
-//! bounded: lines beyond it are dropped and counted ([`dropped`]), and a warning tells how many once there is room again. A `kill -9`
-//! loses the lines of that moment.
+//! A server writes a line for each request. All threads add lines to a buffer, and one thread writes them. So logging never
+//! waits, even if nothing reads standard error. Lines stay in the buffer for up to [`GATHERING`], because a system call for
+//! each would cost as much as the rest of a fast check's line. A warning or an error is written at once, together with the
+//! buffered lines. The buffer is bounded: further lines are dropped and counted ([`dropped`]), and a later warning gives
+//! their number. A `kill -9` loses the buffered lines.
 
 mod plain;
 
@@ -17,27 +17,26 @@ use std::time::Duration;
 use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// How long lines gather.
+/// Longest time that a line stays in the buffer.
 const GATHERING: Duration = Duration::from_millis(50);
-/// How many bytes of lines wait to be written at most: some ten thousand requests.
+/// Maximum size of the buffer in bytes: some ten thousand requests.
 const GATHERED_BYTES_MAX: usize = 1024 * 1024;
-/// How long the end of the process waits for the last lines to be written.
+/// Longest time that the end of the process waits for the last lines.
 const LAST_LINES_TIME_MAX: Duration = Duration::from_secs(1);
 
 static LINES: Lines = Lines::new();
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
-/// For `serve`: every request and what happens beside. What has gathered is written when this is dropped.
+/// Starts the log of `serve`: all requests and events. Dropping the result writes the buffered lines.
 #[must_use = "the last lines are written when it is dropped"]
 pub fn start(format: LogFormat) -> Flush {
-    let tell = |lines| {
-        tracing::warn!(lines, "lines of the log were dropped before this one: standard error was not read")
-    };
+    let tell =
+        |lines| tracing::warn!(lines, "log lines before this one were dropped: nothing read standard error");
     let writes = move || LINES.write_to(io::stderr(), tell);
     let started = std::thread::Builder::new().name("log".into()).spawn(writes);
     LINES.has_writer.store(started.is_ok(), Ordering::Relaxed);
     let log = tracing_subscriber::fmt().with_writer(Gathering).with_target(false);
-    // An error says that there is a log already, as there may be in a test.
+    // An error means that a log exists already, as in some tests.
     let _ = match format {
         LogFormat::Text if io::stderr().is_terminal() => log.with_ansi(true).try_init(),
         LogFormat::Text => log.with_ansi(false).event_format(Plain).try_init(),
@@ -46,18 +45,18 @@ pub fn start(format: LogFormat) -> Flush {
     Flush
 }
 
-/// For commands whose output is not the log: only what an operator should do something about.
+/// Starts the log of other commands: only warnings and errors, which need an action of the operator.
 pub fn warnings() {
     let log = tracing_subscriber::fmt().with_writer(io::stderr).with_target(false).without_time();
     let _ = log.with_max_level(Level::WARN).with_ansi(io::stderr().is_terminal()).try_init();
 }
 
-/// How many lines were dropped since the start of the process because standard error was not read.
+/// Number of lines dropped since the start of the process because nothing read standard error.
 pub fn dropped() -> u64 {
     DROPPED.load(Ordering::Relaxed)
 }
 
-/// Sees to it that what has gathered is written when it is dropped; not for long.
+/// Writes the buffered lines when it is dropped. It waits at most `LAST_LINES_TIME_MAX`.
 pub struct Flush;
 
 impl Drop for Flush {
@@ -66,30 +65,30 @@ impl Drop for Flush {
     }
 }
 
-/// The lines that have yet to be written.
+/// The lines that are not written yet.
 struct Lines {
-    state: Mutex<State>,
-    /// There are some, or they are wanted at once.
+    state: Mutex<LogState>,
+    /// Signals that lines exist, or that they are urgent.
     some: Condvar,
-    /// All were written.
+    /// Signals that all lines are written.
     none: Condvar,
-    /// A thread writes what gathers.
+    /// A thread writes the lines.
     has_writer: AtomicBool,
 }
 
-struct State {
+struct LogState {
     gathered: Vec<u8>,
-    /// What has gathered is to be written at once.
+    /// The buffered lines must be written at once.
     urgent: bool,
-    /// The thread writes what it took.
+    /// The thread is writing lines that it took.
     writing: bool,
-    /// Lines that were dropped since that was last told.
+    /// Number of lines dropped since the last warning about it.
     dropped: u64,
 }
 
 impl Lines {
     const fn new() -> Lines {
-        let state = State { gathered: Vec::new(), urgent: false, writing: false, dropped: 0 };
+        let state = LogState { gathered: Vec::new(), urgent: false, writing: false, dropped: 0 };
         Lines {
             state: Mutex::new(state),
             some: Condvar::new(),
@@ -98,12 +97,12 @@ impl Lines {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Bytes are whole after a panic of whoever held the lock.
+    fn lock(&self) -> MutexGuard<'_, LogState> {
+        // The bytes stay valid after a panic of the lock's holder.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in a line; never waits for it to be written, as long as there is a thread for that.
+    /// Adds a line. It does not wait for the write, unless there is no writing thread.
     fn add(&self, line: &[u8], urgent: bool) {
         if !self.has_writer.load(Ordering::Relaxed) {
             let _ = io::stderr().write_all(line);
@@ -125,8 +124,8 @@ impl Lines {
         }
     }
 
-    /// Writes what gathers, for ever, and tells how many lines were dropped once there is room again. A log that nobody reads is
-    /// no reason to stop.
+    /// Writes the buffered lines, for ever. When there is room again, it reports the number of dropped lines. A failed write
+    /// does not stop it.
     fn write_to(&self, mut sink: impl Write, tell_dropped: impl Fn(u64)) {
         let mut taken = Vec::new();
         loop {
@@ -152,7 +151,7 @@ impl Lines {
         }
     }
 
-    /// Waits until all is written, for so long at most.
+    /// Waits until all lines are written, but at most this long.
     fn flush(&self, time_max: Duration) {
         if !self.has_writer.load(Ordering::Relaxed) {
             return;
@@ -160,12 +159,12 @@ impl Lines {
         let mut state = self.lock();
         state.urgent = true;
         self.some.notify_one();
-        let is_busy = |state: &mut State| state.writing || !state.gathered.is_empty();
+        let is_busy = |state: &mut LogState| state.writing || !state.gathered.is_empty();
         drop(self.none.wait_timeout_while(state, time_max, is_busy));
     }
 }
 
-/// Makes the writer of each line.
+/// Creates the writer of each line.
 struct Gathering;
 
 impl MakeWriter<'_> for Gathering {
@@ -180,7 +179,7 @@ impl MakeWriter<'_> for Gathering {
     }
 }
 
-/// Where a line goes.
+/// Adds a line to the buffer.
 struct LogWriter {
     urgent: bool,
 }
@@ -205,7 +204,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(30);
 
-    /// A sink that hands on what is written, and waits for leave before each write.
+    /// A sink that waits for permission before each write and forwards the text.
     struct Slow {
         leave: Receiver<()>,
         written: Sender<String>,
@@ -244,7 +243,7 @@ mod tests {
         let count = 3 * GATHERED_BYTES_MAX / line.len();
         lines.add(&line, true);
         while !lines.lock().writing {
-            assert!(began.elapsed() < PATIENCE, "nobody writes");
+            assert!(began.elapsed() < PATIENCE, "no thread writes");
             std::thread::yield_now();
         }
         for number in 1..count {
@@ -253,7 +252,7 @@ mod tests {
         lines.flush(Duration::from_millis(20));
         assert!(began.elapsed() < PATIENCE, "it waited for the log");
         let lost = dropped() - before;
-        // What the thread has taken waits beside what has gathered.
+        // The lines that the thread took wait in addition to the buffered lines.
         let most = count - GATHERED_BYTES_MAX / line.len();
         assert!(lost > 0 && lost as usize <= most, "{lost}");
         (0..2).for_each(|_| leave.send(()).unwrap());

@@ -1,15 +1,15 @@
-//! `mailprobe metrics`: what a running server counts.
+//! `mailprobe metrics`: the metrics of a running server.
 
 use super::place::{Place, execute_running, output_failed, unexpected};
 use clap::Args;
 use server::admin::{Command, Response};
 use std::io::Write;
 
-/// Print what a running server counts, in the text format of Prometheus.
+/// Print the metrics of a running server in the text format of Prometheus.
 #[derive(Debug, Clone, Args)]
 pub struct MetricsArgs {}
 
-/// Does what the command line says.
+/// Runs the command.
 ///
 /// # Errors
 /// One line for standard error.

@@ -1,15 +1,15 @@
-//! The limit of open files, which counts connections and sessions.
+//! The limit of open files. Each connection and each session is an open file.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Open files beside connections and sessions: the database, sockets of DNS, what the runtimes need.
+/// Open files besides connections and sessions: the database, DNS sockets, files of the runtimes.
 const OTHER_FILES: usize = 200;
 
-/// Raises the soft limit to the hard one: the usual soft one of 1,024 is far below what the settings allow. Warns
-/// where the hard one is too low for so many `connections`.
+/// Raises the soft limit to the hard limit: the usual soft limit of 1,024 is far below the values that the settings allow.
+/// Warns if the hard limit is too low for this number of `connections`.
 pub fn raise(connections: usize) {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // Where that is forbidden the limit stays as it was, and is looked at all the same.
+    // If this is forbidden, the limit stays unchanged, and the check below still applies.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     let wanted = (connections + OTHER_FILES) as u64;
     if let Some(limit) = getrlimit(Resource::Nofile).current
@@ -18,7 +18,7 @@ pub fn raise(connections: usize) {
         tracing::warn!(
             limit,
             wanted,
-            "too few open files for all connections and sessions: raise `ulimit -n`"
+            "the limit of open files is too low for all connections and sessions: raise `ulimit -n`"
         );
     }
 }

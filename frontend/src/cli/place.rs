@@ -1,51 +1,51 @@
-//! Where the commands that administer a store find it.
+//! The location of the store for administrative commands.
 
 use server::admin::Command;
-use server::admin::access::{Access, AccessError};
+use server::admin::access::{AccessError, StoreAccess};
 use server::admin::{ACCOUNTS_PER_PAGE, Response};
 use std::io;
 use std::path::Path;
 use store::{Account, PlanTable, UnixMs};
 
-/// The store that a command is for.
+/// The store of a command.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'a> {
     /// The data folder.
     pub data: &'a Path,
-    /// The plans, for when no server runs; one that runs has its own.
+    /// The plans, if no server runs. A running server has its own.
     pub plans: &'a PlanTable,
-    /// Where people reach the server.
+    /// The address at which users reach the server.
     pub base_url: &'a str,
-    /// The time.
+    /// The current time.
     pub now: UnixMs,
 }
 
-/// Does one command. `create` says whether a store may be made where there is none.
+/// Runs one command. `create` allows the creation of a store if there is none.
 pub(super) fn execute(place: Place<'_>, create: bool, command: Command) -> Result<Response, String> {
     execute_or_tell(place, create, command).map_err(|error| error.to_string())
 }
 
-/// The same, for whoever has to know whether it may have been done all the same.
+/// Like [`execute`], but its error shows whether the command may have taken effect.
 pub(super) fn execute_or_tell(
     place: Place<'_>,
     create: bool,
     command: Command,
 ) -> Result<Response, AccessError> {
-    Access::open(place.data, place.plans, create, place.now)?.execute(command, place.now)
+    StoreAccess::open(place.data, place.plans, create, place.now)?.execute(command, place.now)
 }
 
-/// Does a command that only a running server can do.
+/// Runs a command that needs a running server.
 pub(super) fn execute_running(place: Place<'_>, command: Command) -> Result<Response, String> {
-    match Access::running(place.data).map_err(|error| error.to_string())? {
+    match StoreAccess::running(place.data).map_err(|error| error.to_string())? {
         Some(mut access) => access.execute(command, place.now).map_err(|error| error.to_string()),
         None => Err(format!(
-            "no server runs on {}; start it, or name its folder with --data",
+            "no server runs on {}; start it, or name its data folder with --data",
             place.data.display()
         )),
     }
 }
 
-/// All accounts, page by page over one connection.
+/// Reads all accounts, page by page over one connection.
 pub(super) fn all_accounts(place: Place<'_>) -> Result<Vec<Account>, String> {
     let mut access = open(place, false)?;
     let mut all: Vec<Account> = Vec::new();
@@ -64,11 +64,12 @@ pub(super) fn all_accounts(place: Place<'_>) -> Result<Vec<Account>, String> {
     }
 }
 
-pub(super) fn open(place: Place<'_>, create: bool) -> Result<Access, String> {
-    Access::open(place.data, place.plans, create, place.now).map_err(|error: AccessError| error.to_string())
+pub(super) fn open(place: Place<'_>, create: bool) -> Result<StoreAccess, String> {
+    StoreAccess::open(place.data, place.plans, create, place.now)
+        .map_err(|error: AccessError| error.to_string())
 }
 
-/// An answer of another kind than the command's: the server is not what it says.
+/// The error for an answer that does not fit the command.
 pub(super) fn unexpected(response: &Response) -> String {
     let kind = match response {
         Response::Account(_) => "an account",
@@ -80,12 +81,12 @@ pub(super) fn unexpected(response: &Response) -> String {
         Response::Metrics(_) => "metrics",
         Response::BackupFollows => "a backup",
         Response::Clock(_) => "the time",
-        Response::Done => "that it is done",
+        Response::Done => "a confirmation",
     };
-    format!("the server answered with {kind}, which was not asked for")
+    format!("the server answered with {kind}, which the command did not request")
 }
 
-/// What a failed write to standard output means.
+/// The error for a failed write to standard output.
 pub(super) fn output_failed(error: io::Error) -> String {
     format!("cannot write the output: {error}")
 }

@@ -1,17 +1,17 @@
-//! `mailprobe config`.
+//! `mailprobe config`: prints the effective configuration.
 
 use super::Failure;
 use super::flags::{DATA, ENGINE, Flags, SERVER, STATE};
 use std::io::{self, Write};
 
-/// The flags are those of all commands, so that their effect can be seen.
+/// The flags of all commands, so that the output shows their effect.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct PrintConfigArgs {
     #[command(flatten)]
     flags: Flags<{ DATA | SERVER | ENGINE | STATE }>,
 }
 
-pub fn run(args: &Args) -> Result<(), Failure> {
+pub fn run(args: &PrintConfigArgs) -> Result<(), Failure> {
     let config = args.flags.config()?;
     config.plan_table()?;
     config.gateways()?;

@@ -1,9 +1,9 @@
-//! `mailprobe serve`: from the configuration to a server that answers, and to its end.
+//! `mailprobe serve`: starts a server from the configuration, and ends it.
 //!
-//! Everything that can be refused is tried before anybody is answered: the store, the port, the engine. A SIGTERM
-//! or SIGINT begins a drain: no new connections, `/readyz` says 503, what is under way ends within
-//! [`server::threads::DRAIN_TIME_MAX`]. A second signal ends the process at once; the holds it leaves are voided at the
-//! next start.
+//! The store, the port and the engine are opened before the first request is answered, so that errors appear at the start.
+//! SIGTERM or SIGINT starts a drain: the server accepts no new connections, `/readyz` answers 503, and requests in
+//! progress end within [`server::threads::DRAIN_TIME_MAX`]. A second signal ends the process at once. The next start
+//! voids the holds that remain.
 
 use super::flags::{DATA, ENGINE, Flags, SERVER};
 use super::{Failure, StartEngine, log, open_files};
@@ -45,39 +45,39 @@ use store::clock;
 use store_redb::{RedbStore, StoreOptions};
 
 #[derive(clap::Args)]
-pub struct Args {
+pub struct ServeArgs {
     #[command(flatten)]
     flags: Flags<{ DATA | SERVER | ENGINE }>,
-    /// For tests: let `mailprobe clock advance` move this server's clock.
+    /// For tests: let `mailprobe clock advance` move the clock of this server.
     #[arg(long, hide = true)]
     test_clock: bool,
 }
 
-/// What the main thread waits for.
+/// An event for the main thread.
 enum Event {
-    /// A signal that asks for the end.
+    /// A signal that ends the server.
     Signal,
-    /// A thread has ended: its name, and how.
+    /// A thread has ended: its name and its result.
     Ended(String, io::Result<()>),
 }
 
-/// How serving ends.
+/// The end of the server.
 enum End {
-    /// All threads have ended, in good order or not.
+    /// All threads have ended, with or without an error.
     Drained(Result<(), Failure>),
-    /// A second signal came first.
+    /// A second signal arrived before that.
     Forced,
 }
 
-/// A frontend thread, as the main thread holds it.
+/// A frontend thread, as seen by the main thread.
 struct Thread {
-    /// Its socket, which closes for all at once when shut down here.
+    /// Its socket. A shutdown here closes it for all its users.
     listener: TcpListener,
-    /// It drains when this is dropped.
+    /// The thread drains when this is dropped.
     _shutdown: UnixStream,
 }
 
-pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
+pub fn run(args: &ServeArgs, start_engine: StartEngine) -> Result<(), Failure> {
     let config = args.flags.config()?;
     let plans = config.plan_table()?;
     config.gateways()?;
@@ -87,7 +87,7 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     if args.test_clock {
         clock::make_movable();
         tracing::warn!(
-            "--test-clock is for tests: whoever may use the admin socket can move this server's clock"
+            "--test-clock is for tests: every user of the admin socket can move the clock of this server"
         );
     }
     let (events, inbox) = channel();
@@ -95,7 +95,7 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     open_files::raise(config.connections + config.engine.sessions);
     watch_signals(events.clone(), tls.clone())?;
     let choice = runtime::choose(config.engine.driver).map_err(Failure::failed)?;
-    // Before the store: a port that is taken leaves no data folder behind. Who connects now waits to be accepted.
+    // Before the store: an occupied port then leaves no data folder behind. New connections wait until they are accepted.
     let listeners = Listeners::open(config.listen, config.frontend_threads()).map_err(Failure::failed)?;
     let address = listeners.address;
     let mut endpoint = config.metrics.map(Endpoint::bind).transpose().map_err(Failure::failed)?;
@@ -103,10 +103,10 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     let (store, opening) = RedbStore::open(&config.data, plans, options, clock::now())
         .map_err(|error| Failure::failed(error.to_string()))?;
     if opening.voided_holds > 0 {
-        tracing::warn!(holds = opening.voided_holds, "gave back the credits of checks that were cut short");
+        tracing::warn!(holds = opening.voided_holds, "returned the credits of interrupted checks");
     }
     if opening.folder_open_to_others {
-        tracing::warn!("others than its owner may look into the data folder; `chmod 700` it");
+        tracing::warn!("users other than its owner can read the data folder; run `chmod 700` on it");
     }
     let store: Arc<dyn Store> = Arc::new(store);
     let limiter = Limiter::open(Arc::clone(&store)).map_err(|error| Failure::failed(error.to_string()))?;
@@ -152,18 +152,18 @@ pub fn run(args: &Args, start_engine: StartEngine) -> Result<(), Failure> {
     announce(&config, &choice, &*engine, &address.to_string())?;
 
     let End::Drained(outcome) = until_the_end(threads, &status, &new_batches, &inbox) else {
-        // Ending these in order takes time, and none is left. The next start finds what they leave and goes on.
+        // An orderly end of these takes too long. The next start continues from the state that they leave.
         std::mem::forget((admin, endpoint, engine, housekeeping, keeper, memory));
-        return Err(Failure::failed("ended by a second signal; what was under way is given up"));
+        return Err(Failure::failed("ended by a second signal; unfinished work was abandoned"));
     };
     drop((admin, endpoint, housekeeping));
     engine.stop();
-    // After the engine: what it learned at last is kept too.
+    // After the engine, so that its latest findings are stored too.
     drop((keeper, memory));
     outcome
 }
 
-/// Starts the engine with what the store has of its earlier runs, and the thread that keeps what it learns.
+/// Starts the engine with the stored state of earlier runs, and the thread that stores its new state.
 fn start_remembering(
     start_engine: StartEngine,
     mut config: EngineConfig,
@@ -179,7 +179,7 @@ fn start_remembering(
     Ok((engine, memory))
 }
 
-/// The certificate, where the API is to be served under TLS.
+/// The certificate, if the API uses TLS.
 fn load_tls(config: &Config) -> Result<Option<Arc<Tls>>, Failure> {
     match (&config.tls_cert, &config.tls_key) {
         (None, None) => Ok(None),
@@ -187,12 +187,16 @@ fn load_tls(config: &Config) -> Result<Option<Arc<Tls>>, Failure> {
             let tls = Tls::load(certificate.clone(), key.clone()).map_err(Failure::failed)?;
             Ok(Some(Arc::new(tls)))
         }
-        (Some(_), None) => Err(Failure::usage("--tls-cert: give the certificate's key too, with --tls-key")),
-        (None, Some(_)) => Err(Failure::usage("--tls-key: give the key's certificate too, with --tls-cert")),
+        (Some(_), None) => {
+            Err(Failure::usage("--tls-cert: give the key of the certificate too, with --tls-key"))
+        }
+        (None, Some(_)) => {
+            Err(Failure::usage("--tls-key: give the certificate of the key too, with --tls-cert"))
+        }
     }
 }
 
-/// SIGTERM and SIGINT end the server; with TLS, SIGHUP reads the certificate again.
+/// SIGTERM and SIGINT end the server. With TLS, SIGHUP reloads the certificate.
 fn watch_signals(events: Sender<Event>, tls: Option<Arc<Tls>>) -> Result<(), Failure> {
     let cannot = |error: io::Error| Failure::failed(format!("cannot watch for signals: {error}"));
     let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(cannot)?;
@@ -203,10 +207,10 @@ fn watch_signals(events: Sender<Event>, tls: Option<Arc<Tls>>) -> Result<(), Fai
         for signal in signals.forever() {
             match &tls {
                 Some(tls) if signal == SIGHUP => match tls.reload() {
-                    Ok(()) => tracing::info!("the certificate was read again"),
-                    Err(why) => tracing::warn!("the certificate stays as it was: {why}"),
+                    Ok(()) => tracing::info!("the certificate was reloaded"),
+                    Err(why) => tracing::warn!("the certificate was not reloaded: {why}"),
                 },
-                // Nobody listens any more once the server is about to end anyway.
+                // The receiver is closed only when the server ends anyway.
                 _ => drop(events.send(Event::Signal)),
             }
         }
@@ -214,7 +218,7 @@ fn watch_signals(events: Sender<Event>, tls: Option<Arc<Tls>>) -> Result<(), Fai
     thread::Builder::new().name("signals".into()).spawn(watch).map(drop).map_err(cannot)
 }
 
-/// What threads are started with.
+/// The shared arguments of all threads.
 struct Crew<'s> {
     config: &'s Config,
     choice: &'s Choice,
@@ -227,7 +231,7 @@ struct Crew<'s> {
 }
 
 impl Crew<'_> {
-    /// Most rows of batches under way. Whoever waits for an answer has at least half of the engine's room.
+    /// Maximum number of batch rows in progress. At least half of the engine's queue stays free for single checks.
     fn batch_rows_max(&self) -> usize {
         self.config.batch.under_way_max.min(self.config.engine.tickets_max / 2).max(1)
     }
@@ -245,7 +249,7 @@ impl Crew<'_> {
         self.start("batches".into(), || feeder.run())
     }
 
-    /// The dashboard, and what connects assistants: users consent in the dashboard, so without it no assistant can connect.
+    /// The dashboard and the assistants. Users consent in the dashboard, so assistants need it to connect.
     fn start_dashboard(
         &self,
         listen: SocketAddr,
@@ -256,7 +260,7 @@ impl Crew<'_> {
         if !config.dashboard.enabled {
             return Ok(None);
         }
-        // Behind a proxy all callers have one address.
+        // Behind a proxy all clients have one address.
         let networks_are_told = config.connections_per_peer != 0;
         let assistants = Assistants::start(assistants::Settings {
             public_url: config.public_url.clone(),
@@ -285,7 +289,7 @@ impl Crew<'_> {
         let cannot = |error: io::Error| Failure::failed(format!("cannot prepare a thread: {error}"));
         let count = listeners.sockets.len();
         let room = self.config.engine.tickets_max - self.batch_rows_max();
-        let unfit = |error| Failure::failed(format!("cannot render the description: {error}"));
+        let unfit = |error| Failure::failed(format!("cannot render the API description: {error}"));
         let description = api::openapi::document(self.config.base_url());
         let base = reference::base(self.config.public_url.as_deref(), self.tls.is_some(), listeners.address);
         let reference: Arc<str> =
@@ -328,7 +332,7 @@ impl Crew<'_> {
         Ok(threads)
     }
 
-    /// Starts a thread that tells of its end.
+    /// Starts a thread that reports its end.
     fn start(
         &self,
         name: String,
@@ -345,7 +349,7 @@ impl Crew<'_> {
     }
 }
 
-/// Keys are shown where a person reads, and never end in a journal.
+/// Prints the first keys on a terminal only, so that no journal contains them.
 fn announce_first_keys(config: &Config, store: &dyn Store) -> Result<(), Failure> {
     let made =
         first_run(store, &config.data, clock::now()).map_err(|error| Failure::failed(error.to_string()))?;
@@ -354,7 +358,7 @@ fn announce_first_keys(config: &Config, store: &dyn Store) -> Result<(), Failure
     if output.is_terminal() {
         writeln!(
             output,
-            "made the account {:?} on the plan {}; its keys are shown once:",
+            "created the account {:?} on the plan {}; its keys are shown only once:",
             keys.account.name, keys.account.plan
         )?;
         writeln!(output, "  live: {}\n  test: {}", keys.live.reveal(), keys.test.reveal())?;
@@ -365,7 +369,7 @@ fn announce_first_keys(config: &Config, store: &dyn Store) -> Result<(), Failure
     } else {
         writeln!(
             output,
-            "made the account {:?}; its keys are in {}",
+            "created the account {:?}; its keys are in {}",
             keys.account.name,
             keys.path.display()
         )?;
@@ -390,14 +394,14 @@ fn until_the_end(
     new_batches: &NewBatches,
     inbox: &Receiver<Event>,
 ) -> End {
-    // The frontend threads and the feeder of batches.
+    // The frontend threads and the batch feeder.
     let mut running = threads.len() + 1;
     let mut threads = Some(threads);
     let mut outcome = Ok(());
     while running > 0 {
         match inbox.recv() {
             Ok(Event::Signal) if threads.is_none() => return End::Forced,
-            Ok(Event::Signal) => tracing::info!("draining: a second signal ends at once"),
+            Ok(Event::Signal) => tracing::info!("draining; a second signal ends the server at once"),
             Ok(Event::Ended(name, result)) => {
                 running -= 1;
                 if let Err(error) = result {
@@ -406,7 +410,7 @@ fn until_the_end(
             }
             Err(_) => break,
         }
-        // A signal, or a thread that is gone: either way the others end too.
+        // After a signal or the end of a thread, the other threads end too.
         if let Some(threads) = threads.take() {
             drain(&threads, status);
             new_batches.close();
@@ -415,12 +419,12 @@ fn until_the_end(
     End::Drained(outcome)
 }
 
-/// All sockets close before any thread is told, so that none takes over what another has refused.
+/// Closes all sockets before it informs a thread, so that no thread accepts a connection that another has refused.
 fn drain(threads: &[Thread], status: &Status) {
     status.enter(Phase::Draining);
     for thread in threads {
         if let Err(error) = SockRef::from(&thread.listener).shutdown(Shutdown::Both) {
-            tracing::warn!("a listening socket did not close: {error}");
+            tracing::warn!("cannot close a listening socket: {error}");
         }
     }
 }

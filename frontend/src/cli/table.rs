@@ -1,9 +1,9 @@
-//! Tables and pairs for people to read; `--json` is for programs.
+//! Tables and pairs for people. `--json` is for programs.
 
 use serde::Serialize;
 use std::io::{self, Write};
 
-/// Writes columns as wide as their widest cell, two spaces apart, under a heading.
+/// Writes columns under a heading. Each is as wide as its widest cell; two spaces separate them.
 pub(super) fn write_table<const N: usize>(
     out: &mut dyn Write,
     heading: [&str; N],
@@ -32,13 +32,13 @@ fn width(cell: &str) -> usize {
     cell.chars().count()
 }
 
-/// Writes names and values, a pair a line.
+/// Writes names and values, one pair per line.
 pub(super) fn write_pairs(out: &mut dyn Write, pairs: &[(&str, String)]) -> io::Result<()> {
     let widest = pairs.iter().map(|(name, _)| width(name)).max().unwrap_or(0);
     pairs.iter().try_for_each(|(name, value)| writeln!(out, "{name:widest$}  {value}"))
 }
 
-/// Writes one JSON value, for people too: indented.
+/// Writes one JSON value, indented.
 pub(super) fn write_json(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, value)?;
     writeln!(out)

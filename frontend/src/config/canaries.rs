@@ -1,5 +1,5 @@
-//! `[[canary]]`: mailboxes of the operator's own that are known to be accepted. Where a host that accepted one refuses it,
-//! the host has changed its behaviour, and what it refused before counts no more.
+//! `[[canary]]`: the operator's own mailboxes, which exist. If a host accepted one and later refuses it, the host has changed
+//! its behaviour, and its earlier refusals no longer count.
 
 use super::file::{Entry, Fault, canonical, unknown};
 use engine::proto::address::Address;
@@ -7,14 +7,13 @@ use std::collections::HashSet;
 use toml::Spanned;
 use toml::de::DeValue;
 
-/// Most canaries: one a site is enough.
+/// Maximum number of canaries: one per site is enough.
 const CANARIES_MAX: usize = 10_000;
 
 /// Reads all tables. No message repeats an address.
 ///
 /// # Errors
-/// The first that is wrong: a key that does not exist, what is no address or one that needs SMTPUTF8, and an address that
-/// is named twice.
+/// The first error: an unknown key, an invalid address, an address that needs SMTPUTF8, or an address that is listed twice.
 pub fn read(value: &Spanned<DeValue<'_>>) -> Result<Vec<Address>, Fault> {
     let wrong = |at: usize| Fault { at, why: "canary: write each canary as a table [[canary]]".into() };
     let items = value.get_ref().as_array().ok_or_else(|| wrong(value.span().start))?;
@@ -29,10 +28,10 @@ pub fn read(value: &Spanned<DeValue<'_>>) -> Result<Vec<Address>, Fault> {
         }
         let address = address.ok_or_else(|| fault("`address` is missing".into()))?;
         if !seen.insert(address.canonical()) {
-            return Err(fault("this address is named twice".into()));
+            return Err(fault("this address is listed twice".into()));
         }
         if read.len() == CANARIES_MAX {
-            return Err(fault(format!("there are more than {CANARIES_MAX}")));
+            return Err(fault(format!("the maximum is {CANARIES_MAX} canaries")));
         }
         read.push(address);
     }
@@ -45,14 +44,14 @@ fn read_address((key, value): Entry<'_, '_>) -> Result<Address, Fault> {
     }
     let fault = |why: &str| Fault { at: value.span().start, why: format!("canary.address: {why}") };
     let text = value.get_ref().as_str().ok_or_else(|| fault("must be a string"))?;
-    let address = Address::parse(text).map_err(|_| fault("it is no address"))?;
+    let address = Address::parse(text).map_err(|_| fault("this is not an address"))?;
     if address.needs_smtputf8() {
-        return Err(fault("it has other letters than ASCII, which many hosts refuse from everyone"));
+        return Err(fault("it has characters outside ASCII, and many hosts always refuse such addresses"));
     }
     Ok(address)
 }
 
-/// The table that would bring it about.
+/// A canary as a table of the file.
 pub fn to_toml(address: &Address) -> String {
     format!("[[canary]]\naddress = {}\n", toml::Value::String(address.as_str().to_owned()))
 }
@@ -93,18 +92,18 @@ mod tests {
         check("canary = [1]", Err((1, "canary: write each canary as a table [[canary]]")));
         check("\n[[canary]]\n", Err((2, "canary: `address` is missing")));
         check("[[canary]]\naddress = 1", Err((2, "canary.address: must be a string")));
-        check("[[canary]]\naddress = \"secret\"", Err((2, "canary.address: it is no address")));
+        check("[[canary]]\naddress = \"secret\"", Err((2, "canary.address: this is not an address")));
         check(
             "[[canary]]\naddress = \"josé@example.com\"",
             Err((
                 2,
-                "canary.address: it has other letters than ASCII, which many hosts refuse from everyone",
+                "canary.address: it has characters outside ASCII, and many hosts always refuse such addresses",
             )),
         );
         check("[[canary]]\nadress = \"a@b.co\"", Err((2, "unknown key `adress`; did you mean `address`?")));
         check(
             "[[canary]]\naddress = \"me@example.com\"\n[[canary]]\naddress = \"Me@EXAMPLE.com\"\n",
-            Err((3, "canary: this address is named twice")),
+            Err((3, "canary: this address is listed twice")),
         );
         check("[[canari]]\naddress = \"a@b.co\"", Err((1, "unknown key `canari`; did you mean `canary`?")));
     }

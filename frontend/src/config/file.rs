@@ -1,4 +1,4 @@
-//! The TOML file. A key that does not exist is refused, with its line and the nearest key that does.
+//! The TOML file. An unknown key is an error, which names its line and the nearest known key.
 
 use super::settings::{self, SETTINGS};
 use super::{Config, ConfigError, StateFile, one_line};
@@ -9,30 +9,30 @@ use store::Plan;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Largest file that is read: a configuration has a few KiB.
+/// Largest accepted file: a configuration has a few KiB.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Settings whose value is a path: in the file it is relative to the file's folder.
+/// Settings with a path as value: in the file it is relative to the folder of the file.
 const PATHS: [&str; 5] = ["data", "spamtraps", "tls_cert", "tls_key", "state"];
 
-/// Settings that may stand in a table of their own: `[dashboard] sign_up` is `dashboard_sign_up`.
+/// Settings that can be in a table of their own: `[dashboard] sign_up` is `dashboard_sign_up`.
 const GROUPS: [&str; 1] = ["dashboard"];
 
-/// A key and its value, with their places.
+/// A key and its value, with their positions.
 pub type Entry<'t, 'i> = (&'t Spanned<std::borrow::Cow<'i, str>>, &'t Spanned<DeValue<'i>>);
 
-/// Something wrong at a byte of the file.
+/// An error at a byte of the file.
 pub struct Fault {
-    /// Where.
+    /// The position in bytes.
     pub at: usize,
-    /// What.
+    /// The message.
     pub why: String,
 }
 
 /// Reads the file into the configuration.
 ///
 /// # Errors
-/// The first thing that is wrong, with file and line.
+/// The first error, with file and line.
 pub fn read(path: &Path, config: &mut Config) -> Result<(), ConfigError> {
     let cannot =
         |why: String| ConfigError(format!("cannot read the configuration {}: {why}", path.display()));
@@ -48,7 +48,7 @@ pub fn read(path: &Path, config: &mut Config) -> Result<(), ConfigError> {
     })
 }
 
-/// Puts what the text says into the configuration; paths are relative to `folder`.
+/// Reads the text into the configuration; paths are relative to `folder`.
 pub(crate) fn apply(text: &str, folder: &Path, config: &mut Config) -> Result<(), Fault> {
     put_all(text, folder, config).map_err(|fault| Fault { why: one_line(&fault.why), ..fault })
 }
@@ -56,7 +56,7 @@ pub(crate) fn apply(text: &str, folder: &Path, config: &mut Config) -> Result<()
 fn put_all(text: &str, folder: &Path, config: &mut Config) -> Result<(), Fault> {
     let root = DeTable::parse(text).map_err(|error| Fault {
         at: error.span().map_or(0, |span| span.start),
-        why: error.message().lines().next().unwrap_or("no TOML").to_owned(),
+        why: error.message().lines().next().unwrap_or("not TOML").to_owned(),
     })?;
     let mut entries: Vec<Entry<'_, '_>> = root.get_ref().iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
@@ -91,7 +91,7 @@ fn put_all(text: &str, folder: &Path, config: &mut Config) -> Result<(), Fault> 
     Ok(())
 }
 
-/// Puts one setting, whose key in the table of settings is `name`.
+/// Sets one setting; `name` is its key in the table of settings.
 fn set(name: &str, (key, value): Entry<'_, '_>, folder: &Path, config: &mut Config) -> Result<(), Fault> {
     let at = key.span().start;
     let setting = settings::find(name).ok_or_else(|| {
@@ -108,21 +108,21 @@ fn set(name: &str, (key, value): Entry<'_, '_>, folder: &Path, config: &mut Conf
     (setting.set)(config, &values).map_err(fault)
 }
 
-/// Dashes are read as underscores: flags are spelled with dashes, and people copy them.
+/// Replaces dashes with underscores: flags have dashes, and users copy them.
 pub fn canonical(key: &str) -> String {
     key.replace('-', "_")
 }
 
-/// The refusal of a key that does not exist.
+/// The error for an unknown key.
 pub fn unknown<'k>(at: usize, key: &str, known: impl Iterator<Item = &'k str>) -> Fault {
     let name = canonical(key);
     let near = known.min_by_key(|known| strsim::damerau_levenshtein(known, &name)).unwrap_or_default();
-    // Keys come from people's files: nothing of them but what can be shown.
+    // The message repeats only printable characters of the key.
     let shown: String = key.chars().filter(|c| !c.is_control()).take(64).collect();
     Fault { at, why: format!("unknown key `{shown}`; did you mean `{near}`?") }
 }
 
-/// A value as the texts that a flag would have brought.
+/// The value as texts, in the form of flag values.
 fn scalars(value: &DeValue<'_>, many: bool) -> Result<Vec<String>, String> {
     match value {
         DeValue::Array(items) if many => {
@@ -219,14 +219,14 @@ mod tests {
         check("\n\nresolvers = []", Err((3, "unknown key `resolvers`; did you mean `resolver`?")));
         check("[engine]\nsmtp_port = 1", Err((1, "unknown key `engine`")));
         check("listen = 127.0.0.1:80", Err((1, "")));
-        check("listen = \"x\"", Err((1, "listen: `x` is no IP:PORT")));
+        check("listen = \"x\"", Err((1, "listen: `x` is not IP:PORT")));
         check("listen = 1.5", Err((1, "listen: must be a string, an integer, true or false, not float")));
-        check("reuse_verdicts = 1", Err((1, "reuse_verdicts: `1` is none of true, false")));
+        check("reuse_verdicts = 1", Err((1, "reuse_verdicts: `1` is not one of true, false")));
         check("allow_net = [1.5]", Err((1, "allow_net: must be strings")));
         check("pace = \"fast\"\npace = \"lab\"", Err((2, "duplicate")));
         check("[dashboard]\nenabled = true\nsign-up = false", Ok(()));
         check("[dashboard]\nsignup = false", Err((2, "unknown key `signup`; did you mean `")));
-        check("[dashboard]\nsign_up = 1", Err((2, "dashboard_sign_up: `1` is none of true, false")));
+        check("[dashboard]\nsign_up = 1", Err((2, "dashboard_sign_up: `1` is not one of true, false")));
         check("plan = 1", Err((1, "plan: write each plan as a table")));
         check("[[plan]]\nid = \"a\"\nnam = \"A\"", Err((3, "unknown key `nam`; did you mean `name`?")));
         check("[[plan]]\nid = \"a\"\nname = \"A\"", Err((1, "plan: `monthly_credits` is missing")));

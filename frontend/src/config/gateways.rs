@@ -1,6 +1,6 @@
-//! `[[gateway]]`: third-party API gateways whose users may come.
+//! `[[gateway]]`: third-party API gateways that forward requests of their users.
 //!
-//! No message repeats a secret, and nothing that is printed has one: what is kept of it is a hash.
+//! No message and no output contains a secret: only its hash is kept.
 
 use super::file::{Fault, canonical, unknown};
 use super::settings::number;
@@ -14,18 +14,18 @@ use toml::de::{DeTable, DeValue};
 const KEYS: [&str; 7] = ["name", "header", "secrets", "user_header", "plan_header", "plans", "users_max"];
 const NAME_CHARS_MAX: usize = 32;
 const HEADER_CHARS_MAX: usize = 64;
-/// Shorter ones are guessed.
+/// Shorter secrets can be guessed.
 const SECRET_BYTES_MIN: usize = 8;
 const SECRET_BYTES_MAX: usize = 256;
-/// An old and a new one.
+/// An old and a new secret.
 const SECRETS_MAX: usize = 2;
 const PLANS_MAX: usize = 100;
 const GATEWAYS_MAX: usize = 16;
-/// Most users unless the file says otherwise, and most of all: each is an account, known in memory.
+/// Default and upper bound of a gateway's maximum number of users. Each user is an account, and stays in memory.
 const USERS: usize = 100_000;
 const USERS_MAX: usize = 10_000_000;
 
-/// Headers that mean something here or on the way, so that no gateway can have them for itself.
+/// Headers that have a meaning for the server or for proxies, so that no gateway can use them.
 const TAKEN: [&str; 14] = [
     "authorization",
     "connection",
@@ -43,7 +43,7 @@ const TAKEN: [&str; 14] = [
     "x-request-id",
 ];
 
-/// Reads one table; `at` is where it begins.
+/// Reads one table; `at` is its position.
 pub fn read(at: usize, table: &DeTable<'_>) -> Result<Gateway, Fault> {
     let (mut name, mut secrets, mut plans) = (None, None, None);
     let (mut header, mut user_header, mut plan_header) = (None, None, None);
@@ -67,7 +67,7 @@ pub fn read(at: usize, table: &DeTable<'_>) -> Result<Gateway, Fault> {
     let missing = |key: &str| Fault { at, why: format!("gateway: `{key}` is missing") };
     let name = name.ok_or_else(|| missing("name"))?;
     let gateway = Gateway {
-        // Read once at the start, and there to the end.
+        // The file is read once, at the start, so this leaks little memory.
         not_offered: format!("{}{name}", api::NOT_AVAILABLE_ON).leak(),
         name,
         header: header.ok_or_else(|| missing("header"))?,
@@ -84,13 +84,13 @@ pub fn read(at: usize, table: &DeTable<'_>) -> Result<Gateway, Fault> {
     Ok(gateway)
 }
 
-/// Whether a gateway can stand beside those that were read before it.
+/// Checks a gateway against those that were read before it.
 ///
 /// # Errors
-/// What is in the way.
+/// The conflict.
 pub fn admit(read: &[Gateway], gateway: &Gateway) -> Result<(), String> {
     if read.len() == GATEWAYS_MAX {
-        return Err(format!("there are at most {GATEWAYS_MAX}"));
+        return Err(format!("the maximum is {GATEWAYS_MAX} gateways"));
     }
     for other in read {
         if other.name == gateway.name {
@@ -107,14 +107,14 @@ impl Config {
     /// The gateways, for a server.
     ///
     /// # Errors
-    /// A gateway's plan stands for one of ours that there is not.
+    /// A gateway's plan means a plan that does not exist.
     pub fn gateways(&self) -> Result<Gateways, ConfigError> {
         for gateway in &self.gateways {
             for (theirs, ours) in &gateway.plans {
                 if !self.plans.iter().any(|plan| plan.id == *ours) {
                     let name = &gateway.name;
                     return Err(ConfigError(format!(
-                        "gateway `{name}`: its plan {theirs:?} stands for `{ours}`, which is no plan"
+                        "gateway `{name}`: its plan {theirs:?} means `{ours}`, which is not a plan"
                     )));
                 }
             }
@@ -123,7 +123,7 @@ impl Config {
     }
 }
 
-/// A gateway as a table of the file, but for its secrets.
+/// A gateway as a table of the file, without its secrets.
 pub fn to_toml(gateway: &Gateway) -> String {
     let Gateway { name, not_offered: _, header, secrets, user_header, plan_header, plans, users_max } =
         gateway;
@@ -139,24 +139,24 @@ pub fn to_toml(gateway: &Gateway) -> String {
     table
 }
 
-/// It becomes a part of an error code, and of accounts' names.
+/// Parses the name. It becomes a part of an error code and of account names.
 fn read_name(value: &DeValue<'_>) -> Result<String, String> {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     match value.as_str() {
         Some(name) if (1..=NAME_CHARS_MAX).contains(&name.len()) && name.chars().all(fits) => {
             Ok(name.to_owned())
         }
-        _ => Err(format!("must be 1 to {NAME_CHARS_MAX} of a-z, 0-9 and _")),
+        _ => Err(format!("must be 1 to {NAME_CHARS_MAX} characters of a-z, 0-9 and _")),
     }
 }
 
-/// A field name (RFC 9110 5.1), in lower case.
+/// Parses a field name (RFC 9110 5.1), in lower case.
 fn read_header(value: &DeValue<'_>) -> Result<String, String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     match value.as_str().map(str::to_ascii_lowercase) {
-        Some(name) if TAKEN.contains(&name.as_str()) => Err(format!("`{name}` has a meaning of its own")),
+        Some(name) if TAKEN.contains(&name.as_str()) => Err(format!("`{name}` is reserved")),
         Some(name) if (1..=HEADER_CHARS_MAX).contains(&name.len()) && name.chars().all(fits) => Ok(name),
-        _ => Err("must be the name of a header, as \"X-Gateway-User\"".into()),
+        _ => Err("must be the name of a header, such as \"X-Gateway-User\"".into()),
     }
 }
 
@@ -164,7 +164,7 @@ fn read_secrets(value: &DeValue<'_>) -> Result<Vec<Secret>, String> {
     let wrong = || {
         format!(
             "must be one or two strings of {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX} visible ASCII characters, \
-             without blanks"
+             without spaces"
         )
     };
     let items = value.as_array().ok_or_else(wrong)?;
@@ -177,7 +177,7 @@ fn read_secrets(value: &DeValue<'_>) -> Result<Vec<Secret>, String> {
         let secret = item.get_ref().as_str().filter(fits).map(|text| Secret::new(text.as_bytes()));
         let secret = secret.ok_or_else(wrong)?;
         if secrets.contains(&secret) {
-            return Err("both are the same".into());
+            return Err("the two secrets are equal".into());
         }
         secrets.push(secret);
     }
@@ -185,7 +185,7 @@ fn read_secrets(value: &DeValue<'_>) -> Result<Vec<Secret>, String> {
 }
 
 fn read_plans(value: &DeValue<'_>) -> Result<BTreeMap<String, String>, String> {
-    let wrong = || format!("must be a table of 1 to {PLANS_MAX} plans: the gateway's = \"ours\"");
+    let wrong = || format!("must be a table of 1 to {PLANS_MAX} plans: the gateway's plan = \"our plan\"");
     let table = value.as_table().ok_or_else(wrong)?;
     let mut plans = BTreeMap::new();
     for (theirs, ours) in table.iter() {
@@ -231,7 +231,7 @@ mod tests {
         let again =
             load(&printed.replace("# secrets = [\"(not shown)\"]", "secrets = [\"swordfish\"]")).unwrap();
         assert_eq!(again.gateways, config.gateways);
-        // As it was printed it would stand open to a secret that everybody can read.
+        // The printed file has no secret, so that it cannot be used as it is.
         assert_eq!(load(&printed).unwrap_err(), "gateway: `secrets` is missing");
     }
 
@@ -248,20 +248,20 @@ mod tests {
         check("[\"swordfish\"]", "[]", "must be one or two");
         check("[\"swordfish\"]", "\"swordfish\"", "must be one or two");
         check("[\"swordfish\"]", "[\"swordfish\", \"swordfish2\", \"swordfish3\"]", "must be one or two");
-        check("[\"swordfish\"]", "[\"swordfish\", \"swordfish\"]", "both are the same");
+        check("[\"swordfish\"]", "[\"swordfish\", \"swordfish\"]", "the two secrets are equal");
         for secret in ["", "seven77", "sword fish", "swordfisch\u{e9}"] {
             check("\"swordfish\"", &format!("\"{secret}\""), "must be one or two");
         }
         for name in ["", "Rapid", "rapid-api", "a:b", &"a".repeat(33)] {
-            check("\"rapid\"", &format!("\"{name}\""), "must be 1 to 32 of a-z");
+            check("\"rapid\"", &format!("\"{name}\""), "must be 1 to 32 characters of a-z");
         }
-        check("X-Secret", "Authorization", "has a meaning of its own");
+        check("X-Secret", "Authorization", "is reserved");
         check("X-User", "x user", "must be the name of a header");
         check("X-User", "x-SECRET", "its three headers must differ");
         check("{ BASIC = \"free\" }", "{}", "1 to 100 plans");
         check("{ BASIC = \"free\" }", "{ BASIC = 1 }", "1 to 100 plans");
         check("plans = ", "plan = 1\nplans = ", "did you mean `plans`?");
-        check("plans = ", "users_max = 0\nplans = ", "users_max: `0` is no number from 1");
+        check("plans = ", "users_max = 0\nplans = ", "users_max: `0` is not a number from 1");
     }
 
     #[test]
@@ -276,6 +276,6 @@ mod tests {
     #[test]
     fn plans_are_plans() {
         let said = load(&WHOLE.replace("\"free\"", "\"freee\"")).unwrap().gateways().unwrap_err().0;
-        assert_eq!(said, "gateway `rapid`: its plan \"BASIC\" stands for `freee`, which is no plan");
+        assert_eq!(said, "gateway `rapid`: its plan \"BASIC\" means `freee`, which is not a plan");
     }
 }

@@ -1,4 +1,4 @@
-//! `[[plan]]`: what accounts can be on.
+//! `[[plan]]`: the plans of accounts.
 
 use super::file::{Fault, canonical, unknown};
 use super::settings::number;
@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 
 const KEYS: [&str; 6] = ["id", "name", "monthly_credits", "batches", "resets", "limits"];
 
-/// The plans that hold when the file names none.
+/// The plans that apply if the file defines none.
 pub fn standard() -> Vec<Plan> {
     let mut plans: Vec<Plan> = PlanTable::standard().iter().cloned().collect();
     plans.sort_by_key(|plan| plan.monthly_credits);
@@ -32,7 +32,7 @@ pub fn to_toml(plan: &Plan) -> String {
     table
 }
 
-/// Reads one table; `at` is where it begins.
+/// Reads one table; `at` is its position.
 pub fn read(at: usize, table: &DeTable<'_>) -> Result<Plan, Fault> {
     let mut plan = Plan::new("", "", 0);
     let mut seen = Vec::new();
@@ -74,7 +74,7 @@ fn read_limits(at: usize, value: &DeValue<'_>) -> Result<Limits, Fault> {
     Ok(limits)
 }
 
-/// Ids and names are shown to callers and in lists.
+/// Parses an id or a name. Clients and lists show it.
 fn text(value: &DeValue<'_>) -> Result<String, String> {
     match value.as_str() {
         Some(text) if (1..=64).contains(&text.chars().count()) && !text.chars().any(char::is_control) => {

@@ -1,4 +1,4 @@
-//! The table of all settings.
+//! The table of all settings, with their help texts and parsers.
 
 use super::{Config, LogFormat, StateFile, sources};
 use engine::config::{DriverChoice, Network, Pace, RuntimeChoice};
@@ -9,58 +9,58 @@ use std::str::FromStr;
 use std::time::Duration;
 use toml::Value;
 
-/// Which commands take a setting as a flag.
+/// The commands that accept a setting as a flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// Commands that open or reach a store.
+    /// Commands that open a store or connect to one.
     Data,
-    /// `serve`.
+    /// The command `serve`.
     Server,
     /// Commands that run the engine.
     Engine,
-    /// `check` and `clean`: what `serve` keeps in its store.
+    /// `check` and `clean`: `serve` keeps the same in its store.
     State,
 }
 
 /// One setting.
 pub struct Setting {
-    /// Key of the file; with dashes it is the flag, in capitals and after `MAILPROBE_` the variable.
+    /// The key in the file. With dashes it is the flag; in capitals and after `MAILPROBE_` it is the variable.
     pub key: &'static str,
-    /// What stands for the value in the help.
+    /// The name of the value in the help.
     pub value_name: &'static str,
-    /// One line.
+    /// The help text: one line.
     pub help: &'static str,
-    /// Who takes it as a flag.
+    /// The commands that accept it as a flag.
     pub scope: Scope,
-    /// May be given several times.
+    /// Whether it can be given several times.
     pub many: bool,
-    /// Reads it; without `many` there is exactly one value.
+    /// Parses the values and sets them; without `many` there is exactly one value.
     pub set: fn(&mut Config, &[String]) -> Result<(), String>,
-    /// The value in TOML, or `None` where there is none.
+    /// The value in TOML, or `None` if there is none.
     pub show: fn(&Config) -> Option<Value>,
 }
 
 impl Setting {
-    /// `--smtp-port`.
+    /// The flag, such as `--smtp-port`.
     pub fn flag(&self) -> String {
         format!("--{}", self.key.replace('_', "-"))
     }
 
-    /// `MAILPROBE_SMTP_PORT`.
+    /// The environment variable, such as `MAILPROBE_SMTP_PORT`.
     pub fn variable(&self) -> String {
         format!("MAILPROBE_{}", self.key.to_ascii_uppercase())
     }
 }
 
-/// The setting of this key.
+/// The setting with this key.
 pub fn find(key: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.key == key)
 }
 
-/// Longest name that EHLO can say: a domain's.
+/// Longest EHLO name: the longest domain name.
 const NAME_BYTES_MAX: usize = 253;
 
-/// Longest base address of the API.
+/// Longest base address of the API, in bytes.
 const URL_BYTES_MAX: usize = 2048;
 
 /// Every setting, in the order of the help.
@@ -68,7 +68,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "listen",
         value_name: "ADDR",
-        help: "where the API is served: IP:PORT; port 0 takes a free one",
+        help: "Address of the API: IP:PORT; port 0 takes a free port",
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.listen, socket(one(given))),
@@ -77,7 +77,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "public_url",
         value_name: "URL",
-        help: "where callers reach the API, as its description tells them; default: where they found it",
+        help: "Base address of the API in its description; default: the address that served the description",
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.public_url, base_url(one(given)).map(Some)),
@@ -86,7 +86,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "data",
         value_name: "DIR",
-        help: "the data folder",
+        help: "Data folder",
         scope: Scope::Data,
         many: false,
         set: |config, given| put(&mut config.data, path(one(given))),
@@ -95,7 +95,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "frontends",
         value_name: "N",
-        help: "threads that serve the API; 0: one for every two cores",
+        help: "Number of threads that serve the API; 0: one per two cores",
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.frontends, number(one(given), 0, 1024)),
@@ -104,7 +104,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "connections",
         value_name: "N",
-        help: "most connections to the API at once; beyond, the longest idle one gives way",
+        help: "Maximum number of connections to the API; beyond it, a new connection replaces the one that is idle longest",
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.connections, number(one(given), 1, 1_000_000)),
@@ -113,7 +113,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "connections_per_peer",
         value_name: "N",
-        help: "most of them from one address (of IPv6: from one /64 network); 0: no limit, as behind a proxy",
+        help: "Maximum number of connections from one address (IPv6: one /64 network); 0: no limit, for use behind a proxy",
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.connections_per_peer, number(one(given), 0, 1_000_000)),
@@ -122,7 +122,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "tls_cert",
         value_name: "FILE",
-        help: "certificate for HTTPS, with its chain, in PEM; read again on SIGHUP; default: HTTP",
+        help: "Certificate for HTTPS with its chain, in PEM; SIGHUP reads it again; default: HTTP",
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.tls_cert, path(one(given)).map(Some)),
@@ -131,7 +131,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "tls_key",
         value_name: "FILE",
-        help: "its private key, in PEM",
+        help: "Private key of the certificate, in PEM",
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.tls_key, path(one(given)).map(Some)),
@@ -140,7 +140,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "metrics",
         value_name: "ADDR",
-        help: "where metrics for Prometheus are served at /metrics: IP:PORT, best on loopback; default: nowhere",
+        help: "Address of the metrics for Prometheus, at /metrics: IP:PORT, preferably on loopback; default: none",
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.metrics, socket(one(given)).map(Some)),
@@ -149,7 +149,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "log_format",
         value_name: "FORMAT",
-        help: "form of log lines: text or json",
+        help: "Format of log lines: text or json",
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.log, choice(one(given), LOG)),
@@ -158,7 +158,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "dashboard_enabled",
         value_name: "BOOL",
-        help: "true: the dashboard is served beside the API",
+        help: "Serve the dashboard beside the API: true or false",
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.dashboard.enabled, choice(one(given), BOOLEAN)),
@@ -167,7 +167,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "dashboard_sign_up",
         value_name: "BOOL",
-        help: "true: whoever reaches the dashboard may make an account on the free plan",
+        help: "Let visitors of the dashboard create an account on the free plan: true or false",
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.dashboard.sign_up, choice(one(given), BOOLEAN)),
@@ -176,7 +176,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "dashboard_upload_mib",
         value_name: "N",
-        help: "longest list that may be uploaded to the dashboard, in MiB",
+        help: "Largest list that users may upload to the dashboard, in MiB",
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.dashboard.upload_mib, number(one(given), 1, 4096)),
@@ -185,7 +185,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "reuse_verdicts",
         value_name: "BOOL",
-        help: "true: a verdict that one account paid for may answer another, who pays for it too",
+        help: "Reuse a verdict of one account for other accounts (all of them pay): true or false",
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.reuse_verdicts, choice(one(given), BOOLEAN)),
@@ -194,7 +194,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "batch_rows_max",
         value_name: "N",
-        help: "most rows of batches that are asked about at once; at most half of what the engine has room for",
+        help: "Maximum number of batch rows that are checked at once; at most half of the engine's queue",
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.batch.under_way_max, number(one(given), 1, 1_000_000)),
@@ -203,8 +203,8 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "batch_wait",
         value_name: "SECONDS",
-        help: "how long after its creation a batch asks again where servers say \"later\" or have refused as many as they may; \
-               then a row is unverifiable",
+        help: "How long after its creation a batch tries rows again if a server answers \"later\" or the budget of refused \
+               recipients is spent; then the row is unverifiable",
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.batch.wait, seconds(one(given))),
@@ -213,7 +213,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "batch_outage_wait",
         value_name: "SECONDS",
-        help: "how long after its creation a batch waits for an outage to end; then the rest is given back",
+        help: "How long after its creation a batch waits for the end of an outage; then the remaining rows are refunded",
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.batch.outage_wait, seconds(one(given))),
@@ -222,7 +222,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "spamtraps",
         value_name: "FILE",
-        help: "known spam traps: an address or a domain a line",
+        help: "File of known spam traps: one address or domain per line",
         scope: Scope::Engine,
         many: false,
         set: |config, given| put(&mut config.spamtraps, path(one(given)).map(Some)),
@@ -231,7 +231,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "resolver",
         value_name: "IP:PORT",
-        help: "recursive DNS resolver (repeatable; default: the system's)",
+        help: "Recursive DNS resolver (repeatable; default: the resolvers of the system)",
         scope: Scope::Engine,
         many: true,
         set: |config, given| put(&mut config.engine.resolvers, each(given, resolver)),
@@ -240,7 +240,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "smtp_port",
         value_name: "N",
-        help: "port of the recipients' mail servers",
+        help: "Port of the recipients' mail servers",
         scope: Scope::Engine,
         many: false,
         set: |config, given| put(&mut config.engine.smtp_port, number(one(given), 1, u16::MAX)),
@@ -249,7 +249,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "allow_net",
         value_name: "CIDR",
-        help: "non-public network that may be contacted all the same (repeatable)",
+        help: "Non-public network that mailprobe may contact (repeatable)",
         scope: Scope::Engine,
         many: true,
         set: |config, given| put(&mut config.engine.allow_net, each(given, Network::parse)),
@@ -258,7 +258,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "ehlo",
         value_name: "NAME",
-        help: "name said in EHLO, or an address literal as [192.0.2.1]; default: the host's fully qualified name, else its address",
+        help: "Name in EHLO, or an address literal such as [192.0.2.1]; default: the fully qualified name of this host, else its address",
         scope: Scope::Engine,
         many: false,
         set: |config, given| put(&mut config.engine.ehlo, host_name(one(given)).map(Some)),
@@ -267,7 +267,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "mail_from",
         value_name: "ADDRESS",
-        help: "reverse-path of MAIL; default: postmaster@ the EHLO name",
+        help: "Reverse-path of MAIL; default: postmaster at the EHLO name",
         scope: Scope::Engine,
         many: false,
         set: |config, given| put(&mut config.engine.mail_from, address(one(given)).map(Some)),
@@ -276,7 +276,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "source",
         value_name: "ADDRESS[=EHLO]",
-        help: "address of this host from which sites are asked, with its EHLO name (repeatable; default: the system's choice)",
+        help: "Address of this host for connections to mail servers, with its EHLO name (repeatable; default: the system chooses)",
         scope: Scope::Engine,
         many: true,
         set: sources::set_addresses,
@@ -285,7 +285,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "proxy",
         value_name: "URL[=EHLO]",
-        help: "SOCKS5 proxy from which sites are asked: socks5://HOST:PORT, with its EHLO name (repeatable)",
+        help: "SOCKS5 proxy for connections to mail servers: socks5://HOST:PORT, with its EHLO name (repeatable)",
         scope: Scope::Engine,
         many: true,
         set: sources::set_proxies,
@@ -294,7 +294,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "state",
         value_name: "FILE",
-        help: "file in which check and clean keep the counts of refused recipients over runs, or none; default: \
+        help: "File in which check and clean keep the counts of refused recipients between runs, or none; default: \
                mailprobe/state below XDG_STATE_HOME or ~/.local/state",
         scope: Scope::State,
         many: false,
@@ -304,7 +304,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "shards",
         value_name: "N",
-        help: "threads that ask mail servers; 0: one a core",
+        help: "Number of threads that contact mail servers; 0: one per core",
         scope: Scope::Engine,
         many: false,
         set: |config, given| put(&mut config.engine.shards, number(one(given), 0, 1024)),
@@ -313,7 +313,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "runtime",
         value_name: "RUNTIME",
-        help: "what drives the shards: auto, monoio or glommio",
+        help: "Runtime of the threads that contact mail servers: auto, monoio or glommio",
         scope: Scope::Engine,
         many: false,
         set: |config, given| put(&mut config.engine.runtime, choice(one(given), RUNTIME)),
@@ -322,7 +322,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "driver",
         value_name: "DRIVER",
-        help: "kernel interface: auto, io_uring or epoll",
+        help: "Kernel interface: auto, io_uring or epoll",
         scope: Scope::Engine,
         many: false,
         set: |config, given| put(&mut config.engine.driver, choice(one(given), DRIVER)),
@@ -331,7 +331,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "pace",
         value_name: "PACE",
-        help: "how politely sites are asked: polite, fast or lab (no caps: for one's own servers)",
+        help: "Pace at each site: polite, fast or lab (no limits: for your own servers)",
         scope: Scope::Engine,
         many: false,
         set: |config, given| put(&mut config.engine.pace, choice(one(given), PACE)),
@@ -340,7 +340,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "sessions",
         value_name: "N",
-        help: "most SMTP sessions at once",
+        help: "Maximum number of SMTP sessions at once",
         scope: Scope::Engine,
         many: false,
         set: |config, given| put(&mut config.engine.sessions, number(one(given), 1, 1_000_000)),
@@ -349,7 +349,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "queue",
         value_name: "N",
-        help: "most addresses under way or waiting at once; the API answers further ones 503",
+        help: "Maximum number of addresses in progress or waiting; beyond it, the API answers 503",
         scope: Scope::Engine,
         many: false,
         set: |config, given| put(&mut config.engine.tickets_max, number(one(given), 1, 1_000_000)),
@@ -378,15 +378,15 @@ fn each<T>(given: &[String], read: fn(&str) -> Result<T, String>) -> Result<Vec<
     given.iter().map(|text| read(text)).collect()
 }
 
-/// Reads a number from `min` to `max`.
+/// Parses a number from `min` to `max`.
 pub fn number<T: FromStr + PartialOrd + std::fmt::Display>(text: &str, min: T, max: T) -> Result<T, String> {
     match text.parse::<T>() {
         Ok(number) if number >= min && number <= max => Ok(number),
-        _ => Err(format!("`{text}` is no number from {min} to {max}")),
+        _ => Err(format!("`{text}` is not a number from {min} to {max}")),
     }
 }
 
-/// A time of up to a day.
+/// Parses a time of up to one day.
 fn seconds(text: &str) -> Result<Duration, String> {
     number(text, 0, 24 * 60 * 60).map(Duration::from_secs)
 }
@@ -394,12 +394,12 @@ fn seconds(text: &str) -> Result<Duration, String> {
 fn choice<T: Copy>(text: &str, names: &[(&str, T)]) -> Result<T, String> {
     names.iter().find(|(name, _)| *name == text).map(|(_, value)| *value).ok_or_else(|| {
         let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
-        format!("`{text}` is none of {}", names.join(", "))
+        format!("`{text}` is not one of {}", names.join(", "))
     })
 }
 
 fn socket(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| format!("`{text}` is no IP:PORT, as 127.0.0.1:8080 or [::1]:8080"))
+    text.parse().map_err(|_| format!("`{text}` is not IP:PORT, such as 127.0.0.1:8080 or [::1]:8080"))
 }
 
 fn resolver(text: &str) -> Result<SocketAddr, String> {
@@ -415,31 +415,32 @@ fn state_file(text: &str) -> Result<StateFile, String> {
     if text == StateFile::NONE { Ok(StateFile::None) } else { path(text).map(StateFile::At) }
 }
 
-/// Nothing that could end or split a command gets into one.
+/// Parses a host name or an address literal. Other characters are refused, because they could end or split a command.
 pub fn host_name(text: &str) -> Result<String, String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '[' | ']' | ':');
     if text.is_empty() || text.len() > NAME_BYTES_MAX || !text.chars().all(fits) {
-        return Err(format!("`{text}` is no host name"));
+        return Err(format!("`{text}` is not a host name"));
     }
     Ok(text.to_owned())
 }
 
-/// Paths are appended to it, so it ends without a slash.
+/// Parses a base address. It ends without a slash, because paths are appended to it.
 fn base_url(text: &str) -> Result<String, String> {
     let url = text.trim_end_matches('/');
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
     let host = rest.and_then(|rest| rest.split('/').next()).unwrap_or_default();
     let fits = |c: char| c.is_ascii_alphanumeric() || "-._~:/[]%".contains(c);
     if host.is_empty() || url.len() > URL_BYTES_MAX || !url.chars().all(fits) {
-        return Err(format!("`{text}` is no base address, as https://api.example.com"));
+        return Err(format!("`{text}` is not a base address such as https://api.example.com"));
     }
     Ok(url.to_owned())
 }
 
+/// Parses an address that needs no SMTPUTF8.
 pub fn address(text: &str) -> Result<String, String> {
     match Address::parse(text) {
         Ok(address) if !address.needs_smtputf8() => Ok(address.as_str().to_owned()),
-        _ => Err(format!("`{text}` is no address")),
+        _ => Err(format!("`{text}` is not an address")),
     }
 }
 

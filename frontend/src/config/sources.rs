@@ -1,11 +1,11 @@
-//! `[[source]]`, `--source` and `--proxy`: from where mail servers are asked.
+//! `[[source]]`, `--source` and `--proxy`: addresses and proxies for connections to mail servers.
 //!
-//! No message repeats what was given for a proxy, and nothing that is printed has its password.
+//! No message repeats the value of a proxy, and no output contains its password.
 
 use super::file::{Fault, canonical, unknown};
 use super::settings::{address, host_name};
 use super::{Config, ConfigError};
-use engine::config::{Proxy, SourceConfig, Way};
+use engine::config::{Proxy, SourceConfig, SourceWay};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use toml::Value;
@@ -13,42 +13,42 @@ use toml::de::DeTable;
 
 const KEYS: [&str; 6] = ["address", "proxy", "password_file", "ipv6", "ehlo", "mail_from"];
 
-/// A password has 255 bytes at most (RFC 1929), and its file a line end.
+/// A password has at most 255 bytes (RFC 1929). Its file may have a line end too.
 const PASSWORD_FILE_BYTES_MAX: u64 = 1024;
 
-/// A source, with what is read when the engine starts.
+/// A source, with the file that is read when the engine starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
-    /// As the engine has it.
+    /// The source for the engine, perhaps without its password.
     pub source: SourceConfig,
-    /// Where the proxy's password stands.
+    /// The file of the proxy's password.
     pub password_file: Option<PathBuf>,
 }
 
 impl Source {
     fn is_proxy(&self) -> bool {
-        matches!(self.source.way, Way::Proxy(_))
+        matches!(self.source.way, SourceWay::Proxy(_))
     }
 
-    /// As the engine takes it.
+    /// The source for the engine, with its password.
     ///
     /// # Errors
     /// The password cannot be read.
     pub fn complete(&self) -> Result<SourceConfig, ConfigError> {
         let mut source = self.source.clone();
-        if let (Way::Proxy(proxy), Some(path)) = (&mut source.way, &self.password_file) {
+        if let (SourceWay::Proxy(proxy), Some(path)) = (&mut source.way, &self.password_file) {
             proxy.password = Some(read_password(path)?);
         }
         Ok(source)
     }
 }
 
-/// Puts addresses, as `--source` has them, in the place of those that were set.
+/// Replaces the configured addresses with the values of `--source`.
 pub fn set_addresses(config: &mut Config, given: &[String]) -> Result<(), String> {
     set(config, given, false, SourceConfig::parse_address)
 }
 
-/// Puts proxies, as `--proxy` has them, in the place of those that were set.
+/// Replaces the configured proxies with the values of `--proxy`.
 pub fn set_proxies(config: &mut Config, given: &[String]) -> Result<(), String> {
     set(config, given, true, SourceConfig::parse_proxy)
 }
@@ -70,12 +70,12 @@ fn set(
     Ok(())
 }
 
-/// Reads one table; `at` is where it begins, and `folder` where its paths do.
+/// Reads one table; `at` is its position, and its paths are relative to `folder`.
 pub fn read(at: usize, table: &DeTable<'_>, folder: &Path) -> Result<Source, Fault> {
     let (mut way, mut ipv6) = (None, None);
     let mut source = Source {
         source: SourceConfig {
-            way: Way::Address(std::net::Ipv4Addr::UNSPECIFIED.into()),
+            way: SourceWay::Address(std::net::Ipv4Addr::UNSPECIFIED.into()),
             ehlo: None,
             mail_from: None,
         },
@@ -88,9 +88,11 @@ pub fn read(at: usize, table: &DeTable<'_>, folder: &Path) -> Result<Source, Fau
         let value = value.get_ref();
         let text = || value.as_str().ok_or_else(|| "must be a string".to_owned());
         match name.as_str() {
-            "address" | "proxy" if way.is_some() => return Err(fault("a source is one or the other".into())),
+            "address" | "proxy" if way.is_some() => {
+                return Err(fault("a source has either an address or a proxy".into()));
+            }
             "address" => way = Some(text().and_then(ip_address).map_err(fault)?),
-            "proxy" => way = Some(Way::Proxy(text().and_then(Proxy::parse).map_err(fault)?)),
+            "proxy" => way = Some(SourceWay::Proxy(text().and_then(Proxy::parse).map_err(fault)?)),
             "password_file" => source.password_file = Some(folder.join(text().map_err(fault)?)),
             "ipv6" => ipv6 = Some(value.as_bool().ok_or_else(|| fault("must be true or false".into()))?),
             "ehlo" => source.source.ehlo = Some(text().and_then(host_name).map_err(fault)?),
@@ -101,23 +103,23 @@ pub fn read(at: usize, table: &DeTable<'_>, folder: &Path) -> Result<Source, Fau
     let fault = |why: &str| Fault { at, why: format!("source: {why}") };
     match way {
         None => return Err(fault("`address` or `proxy` is missing")),
-        Some(Way::Address(_)) if source.password_file.is_some() || ipv6.is_some() => {
-            return Err(fault("`password_file` and `ipv6` are for proxies"));
+        Some(SourceWay::Address(_)) if source.password_file.is_some() || ipv6.is_some() => {
+            return Err(fault("`password_file` and `ipv6` are only for proxies"));
         }
-        Some(Way::Address(address)) => source.source.way = Way::Address(address),
-        Some(Way::Proxy(mut proxy)) => {
+        Some(SourceWay::Address(address)) => source.source.way = SourceWay::Address(address),
+        Some(SourceWay::Proxy(mut proxy)) => {
             if source.password_file.is_some() && (proxy.user.is_none() || proxy.password.is_some()) {
-                return Err(fault("`password_file` wants a user name, and no password, in `proxy`"));
+                return Err(fault("`password_file` needs a user name and no password in `proxy`"));
             }
             proxy.ipv6 = ipv6.unwrap_or(false);
-            source.source.way = Way::Proxy(proxy);
+            source.source.way = SourceWay::Proxy(proxy);
         }
     }
     Ok(source)
 }
 
-fn ip_address(text: &str) -> Result<Way, String> {
-    text.parse().map(Way::Address).map_err(|_| format!("`{text}` is no IP address"))
+fn ip_address(text: &str) -> Result<SourceWay, String> {
+    text.parse().map(SourceWay::Address).map_err(|_| format!("`{text}` is not an IP address"))
 }
 
 /// A source as a table of the file.
@@ -126,8 +128,8 @@ pub fn to_toml(source: &Source) -> String {
     let text = |text: &str| Value::String(text.to_owned()).to_string();
     let mut table = String::from("[[source]]\n");
     let _ = match way {
-        Way::Address(address) => writeln!(table, "address = {}", text(&address.to_string())),
-        Way::Proxy(proxy) => {
+        SourceWay::Address(address) => writeln!(table, "address = {}", text(&address.to_string())),
+        SourceWay::Proxy(proxy) => {
             let hidden = if proxy.password.is_some() { " # its password is not shown" } else { "" };
             let _ = writeln!(table, "proxy = {}{hidden}", text(&proxy.to_string()));
             writeln!(table, "ipv6 = {}", proxy.ipv6)
@@ -142,7 +144,7 @@ pub fn to_toml(source: &Source) -> String {
     table
 }
 
-/// The file's text without its line end.
+/// Reads the password without its line end.
 fn read_password(path: &Path) -> Result<String, ConfigError> {
     let cannot = |why: String| ConfigError(format!("cannot read the password in {}: {why}", path.display()));
     let size = std::fs::metadata(path).map_err(|error| cannot(error.to_string()))?.len();

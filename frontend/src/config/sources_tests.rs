@@ -17,13 +17,13 @@ fn load(
     Config::load(Some(&path), variable, &flags)
 }
 
-/// The sources in words: way, EHLO name, reverse-path.
+/// The sources as text: way, EHLO name, reverse-path.
 fn told(config: &Config) -> Vec<String> {
     let tell = |source: &Source| {
         let SourceConfig { way, ehlo, mail_from } = &source.source;
         let way = match way {
-            Way::Address(address) => address.to_string(),
-            Way::Proxy(proxy) => format!("{proxy}{}", if proxy.ipv6 { " (and IPv6)" } else { "" }),
+            SourceWay::Address(address) => address.to_string(),
+            SourceWay::Proxy(proxy) => format!("{proxy}{}", if proxy.ipv6 { " (and IPv6)" } else { "" }),
         };
         let parts = [Some(way), ehlo.clone(), mail_from.clone()];
         parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
@@ -39,7 +39,7 @@ fn sources_come_from_the_file_the_environment_and_flags() {
     let config = load(FILE, &[], &[]).unwrap();
     let proxy = "socks5://user@p.example:1080 (and IPv6) p.example";
     assert_eq!(told(&config), ["192.0.2.1 a.example b@a.example", proxy]);
-    // Flags take the place of what is of their kind.
+    // Flags replace sources of the same kind.
     let config = load(FILE, &[], &[("source", &["192.0.2.2=c.example", "2001:db8::1"])]).unwrap();
     assert_eq!(told(&config), [proxy, "192.0.2.2 c.example", "2001:db8::1"]);
     let config = load(FILE, &[("MAILPROBE_PROXY", "socks5://a:1=x.example, socks5://b:2")], &[]).unwrap();
@@ -60,25 +60,33 @@ fn what_is_wrong_is_told_with_its_place_and_without_passwords() {
     check("source = 1.5", &[], ":1: source: must be");
     check(&table("ehlo = \"a.example\""), &[], ":1: source: `address` or `proxy` is missing");
     check(&table("adress = \"192.0.2.1\""), &[], ":2: unknown key `adress`; did you mean `address`?");
-    check(&table("address = \"a.example\""), &[], ":2: source: address: `a.example` is no IP address");
-    check(&table("address = \"192.0.2.1\"\nproxy = \"socks5://u:secret@a:1\""), &[], "one or the other");
-    check(&table("address = \"192.0.2.1\"\nipv6 = true"), &[], "are for proxies");
-    check(&table("address = \"192.0.2.1\"\nehlo = \"a b\""), &[], ":3: source: ehlo: `a b` is no host name");
+    check(&table("address = \"a.example\""), &[], ":2: source: address: `a.example` is not an IP address");
+    check(
+        &table("address = \"192.0.2.1\"\nproxy = \"socks5://u:secret@a:1\""),
+        &[],
+        "either an address or a proxy",
+    );
+    check(&table("address = \"192.0.2.1\"\nipv6 = true"), &[], "are only for proxies");
+    check(
+        &table("address = \"192.0.2.1\"\nehlo = \"a b\""),
+        &[],
+        ":3: source: ehlo: `a b` is not a host name",
+    );
     check(
         &table("address = \"192.0.2.1\"\nmail_from = \"a\""),
         &[],
-        ":3: source: mail_from: `a` is no address",
+        ":3: source: mail_from: `a` is not an address",
     );
     check(
         &table("proxy = \"http://u:secret@a:1\""),
         &[],
         ":2: source: proxy: it is no proxy: write socks5://",
     );
-    check(&table("proxy = \"socks5://u:secret@a:1\"\npassword_file = \"f\""), &[], "no password, in `proxy`");
-    check(&table("proxy = \"socks5://a:1\"\npassword_file = \"f\""), &[], "wants a user name");
+    check(&table("proxy = \"socks5://u:secret@a:1\"\npassword_file = \"f\""), &[], "no password in `proxy`");
+    check(&table("proxy = \"socks5://a:1\"\npassword_file = \"f\""), &[], "needs a user name");
     check(&table("proxy = \"socks5://a:1\"\nipv6 = 1"), &[], ":3: source: ipv6: must be true or false");
     check("", &[("source", &["a.example"])], "--source: `a.example` is no IP address");
-    check("", &[("source", &["192.0.2.1=a b"])], "--source: `a b` is no host name");
+    check("", &[("source", &["192.0.2.1=a b"])], "--source: `a b` is not a host name");
     check("", &[("proxy", &["socks5://u:secret@a"])], "--proxy: the proxy has no port");
 }
 
@@ -103,7 +111,7 @@ fn passwords_are_read_from_their_files() {
     assert!(config.engine_config().unwrap_err().0.contains("cannot read the password in"));
     std::fs::write(&path, "the secret\n").unwrap();
     let engine = config.engine_config().unwrap();
-    let Way::Proxy(proxy) = &engine.sources[0].way else { panic!("no proxy") };
+    let SourceWay::Proxy(proxy) = &engine.sources[0].way else { panic!("no proxy") };
     assert_eq!(proxy.password.as_deref(), Some("the secret"));
     assert!(!config.to_toml().contains("secret"));
     std::fs::write(&path, vec![b'x'; 2000]).unwrap();

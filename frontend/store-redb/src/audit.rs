@@ -4,7 +4,7 @@ use super::row::Row;
 use super::tables::{AccountRow, BatchRow, EntryRow, account_range};
 use ::redb::ReadableTable;
 use store::Audit;
-use store::credits::{Portions, Step};
+use store::credits::{PeriodStep, Portions};
 use store::{AccountId, StoreError};
 
 /// One account, or all of them.
@@ -70,7 +70,7 @@ impl Sums {
         let range = account_range(id);
         let mut sums = Sums::default();
         for next in ledger.range::<&[u8; 32]>(range.start()..=range.end())? {
-            let Step { granted, spent, expired } = EntryRow::decode(next?.1.value())?.step;
+            let PeriodStep { granted, spent, expired } = EntryRow::decode(next?.1.value())?.step;
             sums.entries += 1;
             sums.granted += u128::from(granted);
             sums.spent += u128::from(spent);

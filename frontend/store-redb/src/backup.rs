@@ -14,7 +14,7 @@ use ::redb::{
     Builder, Database, Key, ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata,
 };
 use ::redb::{TableDefinition, TableHandle, Value};
-use format::Writer;
+use format::BackupWriter;
 pub use load::{restore, verify};
 use std::fs;
 use std::io::{self, Write};
@@ -40,7 +40,7 @@ pub(super) fn dump(
 ) -> Result<BackupSummary, BackupError> {
     // Before the files of keys: rows that come later may need a key that is not there yet.
     let transaction = database.begin_read()?;
-    let mut out = Writer::begin(sink)?;
+    let mut out = BackupWriter::begin(sink)?;
     for (name, path) in folder.map_or(Ok(Vec::new()), |folder| vault::kept_files(folder, now))? {
         match fs::read(&path) {
             Ok(content) => out.key_file(&name, &content)?,
@@ -61,7 +61,7 @@ pub(super) fn dump(
 
 struct Dump<'a, 'w> {
     transaction: &'a ReadTransaction,
-    out: &'a mut Writer<'w>,
+    out: &'a mut BackupWriter<'w>,
     tables: usize,
 }
 

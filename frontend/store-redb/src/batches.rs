@@ -2,7 +2,7 @@
 //! row is answered.
 //!
 //! What is long (hashing, sealing, looking up) is prepared on the caller's thread, from a snapshot. The writer checks
-//! what may have changed meanwhile and moves bytes; it opens and seals only the answers, a byte a row, and the rows
+//! what may have changed meanwhile and moves bytes; it opens and seals only the answers, one byte per row, and the rows
 //! once, at completion.
 
 use super::days::Charged;
@@ -13,7 +13,7 @@ use super::tables::{
     BatchRow, Expiring, IdempotencyRow, RowsText, batch_key, idempotency_key, split, split_rows,
 };
 use super::txn::Txn;
-use super::vault::{Class, Place, Vault, VaultKey};
+use super::vault::{KeyClass, Place, Vault, VaultKey};
 use ::redb::ReadableTable;
 use store::credits::{Balance, Portions};
 use store::*;
@@ -135,7 +135,7 @@ struct AnsweredBatch {
 
 /// The key for batches that complete now.
 pub(super) fn finishing_key(vault: &Vault, now: UnixMs) -> Result<VaultKey, StoreError> {
-    vault.sealing_key(Class::Batch, now.max(1).saturating_add(BATCH_KEEP_MS))
+    vault.sealing_key(KeyClass::Batch, now.max(1).saturating_add(BATCH_KEEP_MS))
 }
 
 /// The tables that answers are prepared from.

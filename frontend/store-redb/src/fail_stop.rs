@@ -11,7 +11,7 @@ use std::io;
 use std::ops::Bound;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
 
-/// Octets in a page of what is kept in memory.
+/// Bytes in a page of what is kept in memory.
 const PAGE: u64 = 4096;
 
 /// Tells whether the file has failed.
@@ -42,7 +42,7 @@ pub(super) struct FailStop<B> {
 #[derive(Debug, Default)]
 struct Overlay {
     len: u64,
-    /// From here on the file's own octets do not count: the database was shorter at some time.
+    /// From here on the file's own bytes do not count: the database was shorter at some time.
     file_end: u64,
     /// By their number.
     pages: BTreeMap<u64, Vec<u8>>,

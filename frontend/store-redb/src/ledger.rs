@@ -6,7 +6,7 @@ use super::row::Row;
 use super::tables::{EntryRow, entry_key, split_entry_key};
 use super::txn::{Opened, Txn};
 use ::redb::{ReadableTable, ReadableTableMetadata};
-use store::credits::{Balance, Portions, Step};
+use store::credits::{Balance, PeriodStep, Portions};
 use store::{Account, AccountId, ChangeError, EntryId, HoldError, SettleError, StoreError};
 use store::{CREDITS_MAX, EntryKind, Grant, HOLD_CREDITS_MAX, HoldRef, HoldRequest, UnixMs};
 
@@ -120,7 +120,7 @@ impl<'t> Txn<'t> {
         let settled = subscription.settle(spent);
         let voided = subscription.void(back);
         let kind = if spent.credits() > 0 { EntryKind::Settled } else { EntryKind::Voided };
-        let step = Step { expired: voided.expired, ..settled };
+        let step = PeriodStep { expired: voided.expired, ..settled };
         self.append(hold.account, hold.id, &EntryRow { kind, at: now, step, note: String::new() })?;
         self.save(&account)
     }
@@ -166,7 +166,7 @@ impl<'t> Txn<'t> {
         if !account.row.subscription.grant(grant.credits) {
             return Ok(Err(ChangeError::BadAmount));
         }
-        let step = Step { granted: grant.credits, spent: 0, expired: 0 };
+        let step = PeriodStep { granted: grant.credits, spent: 0, expired: 0 };
         let entry = EntryRow { kind: EntryKind::Pack, at: now, step, note: grant.note };
         self.append(grant.account, grant.id, &entry)?;
         self.save(&account)?;

@@ -7,7 +7,7 @@ use super::batches::PreparedBatch;
 use super::row::{In, Out, Row};
 use super::tables::{Expiring, LIST_CODES, LIST_PARTS, LISTS, ListRow, account_range, list_key, part_key};
 use super::txn::Txn;
-use super::vault::{Class, Place, Vault};
+use super::vault::{KeyClass, Place, Vault};
 use ::redb::ReadableTable;
 use store::{AccountId, BatchError, BatchId, HoldError, ListId, StoreError};
 use store::{BatchOfList, LIST_KEEP_MS, LISTS_MAX, List, ListMade, ListRoom, ListState, UnixMs};
@@ -42,7 +42,7 @@ fn until(created_at: UnixMs) -> UnixMs {
 pub(super) fn seal(vault: &Vault, list: &List) -> Result<ListRow, StoreError> {
     let key = list_key(list.account, list.id);
     let texts = Texts { name: list.name.clone(), column: list.column.clone(), why: list.why.clone() };
-    let sealing_key = vault.sealing_key(Class::List, until(list.created_at))?;
+    let sealing_key = vault.sealing_key(KeyClass::List, until(list.created_at))?;
     let List { created_at, state, bytes, rows, addresses, submitted, done, .. } = *list;
     Ok(ListRow {
         created_at,
@@ -62,7 +62,7 @@ pub(super) fn open(vault: &Vault, key: &[u8; 32], row: ListRow, now: UnixMs) -> 
     if now >= row.expires_at() {
         return None;
     }
-    let opening_key = vault.opening_key(Class::List, row.expires_at())?;
+    let opening_key = vault.opening_key(KeyClass::List, row.expires_at())?;
     let texts = opening_key.open(Place { table: ListRow::TABLE, row: key }, &row.texts)?;
     let Texts { name, column, why } = Texts::decode(&texts).ok()?;
     let (account, id) = super::tables::split(key);
@@ -94,7 +94,7 @@ pub(super) fn seal_part(
     plain: &[u8],
 ) -> Result<Vec<u8>, StoreError> {
     let key = part_key(list.id, number);
-    vault.sealing_key(Class::List, until(list.created_at))?.seal(Place { table, row: &key }, plain)
+    vault.sealing_key(KeyClass::List, until(list.created_at))?.seal(Place { table, row: &key }, plain)
 }
 
 /// `None` when its key is gone.
@@ -106,7 +106,7 @@ pub(super) fn open_part(
     sealed: &[u8],
 ) -> Option<Vec<u8>> {
     let key = part_key(list.id, number);
-    vault.opening_key(Class::List, until(list.created_at))?.open(Place { table, row: &key }, sealed)
+    vault.opening_key(KeyClass::List, until(list.created_at))?.open(Place { table, row: &key }, sealed)
 }
 
 /// The id of a list's batch of this number: nobody else can guess it, and it is the same each time.

@@ -11,7 +11,7 @@ use super::tables::{EntryRow, account_range, carried_id, entry_key, split_entry_
 use super::txn::Txn;
 use ::redb::ReadableTable;
 use std::ops::Bound;
-use store::credits::Step;
+use store::credits::PeriodStep;
 use store::{AccountId, StoreError};
 use store::{EntryKind, UnixMs};
 
@@ -85,7 +85,7 @@ fn sweep_account(
     let carried_key = entry_key(account, carried_id());
     let before = txn.ledger.get(&carried_key)?.map(|row| EntryRow::decode(row.value())).transpose()?;
     let mut carried =
-        EntryRow { kind: EntryKind::Carried, at: 0, step: Step::default(), note: String::new() };
+        EntryRow { kind: EntryKind::Carried, at: 0, step: PeriodStep::default(), note: String::new() };
     for entry in before.iter().chain(old.iter().map(|(_, entry)| entry)) {
         carried.at = carried.at.max(entry.at);
         carried.step.granted += entry.step.granted;

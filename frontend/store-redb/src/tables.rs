@@ -12,9 +12,9 @@ pub(super) use lists::*;
 pub(super) use web::*;
 
 use super::row::{In, Out, Row};
-use super::vault::Class;
+use super::vault::KeyClass;
 use ::redb::{Key, TableDefinition, Value};
-use store::credits::{Balance, Portions, Step, Subscription};
+use store::credits::{Balance, PeriodStep, Portions, Subscription};
 use store::rate_limit::{self, Bucket, Overrides, Row as LimitRow, Window, WindowId};
 use store::{AccountId, BatchId, EntryId, HoldRef, KeyId};
 use store::{
@@ -347,7 +347,7 @@ impl Row for Portions {
 pub(super) struct EntryRow {
     pub kind: EntryKind,
     pub at: UnixMs,
-    pub step: Step,
+    pub step: PeriodStep,
     pub note: String,
 }
 
@@ -381,7 +381,7 @@ impl Row for EntryRow {
             _ => return None,
         };
         let at = input.number()?;
-        let step = Step { granted: input.number()?, spent: input.number()?, expired: input.number()? };
+        let step = PeriodStep { granted: input.number()?, spent: input.number()?, expired: input.number()? };
         Some(EntryRow { kind, at, step, note: input.text()? })
     }
 }
@@ -478,8 +478,8 @@ pub(super) struct ResultRow {
 }
 
 impl ResultRow {
-    pub fn class(&self) -> Class {
-        if self.short { Class::ShortResult } else { Class::LongResult }
+    pub fn class(&self) -> KeyClass {
+        if self.short { KeyClass::ShortResult } else { KeyClass::LongResult }
     }
 
     pub fn repeats_until(&self) -> UnixMs {
@@ -536,11 +536,11 @@ impl BatchRow {
     }
 
     /// The class and the time that name the key of its rows and answers.
-    pub fn sealed_under(&self) -> (Class, UnixMs) {
+    pub fn sealed_under(&self) -> (KeyClass, UnixMs) {
         if self.is_open() {
-            (Class::OpenBatch, self.created_at.saturating_add(Class::OpenBatch.keep_ms()))
+            (KeyClass::OpenBatch, self.created_at.saturating_add(KeyClass::OpenBatch.keep_ms()))
         } else {
-            (Class::Batch, self.expires_at())
+            (KeyClass::Batch, self.expires_at())
         }
     }
 

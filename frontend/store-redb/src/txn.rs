@@ -10,7 +10,7 @@ use super::tables::{
 };
 use super::vault::Vault;
 use ::redb::{ReadableTable, Table, WriteTransaction};
-use store::credits::Step;
+use store::credits::PeriodStep;
 use store::{AccountId, EntryId, StoreError};
 use store::{EntryKind, Plan, PlanTable, UnixMs};
 
@@ -39,7 +39,7 @@ pub(super) struct Txn<'t> {
     /// Expiries that this transaction noted.
     pub expiries_added: usize,
     /// What the entries that this transaction added to the ledger say.
-    pub total: Step,
+    pub total: PeriodStep,
     /// The latest time that any write was given.
     pub latest: UnixMs,
 }
@@ -78,7 +78,7 @@ impl<'t> Txn<'t> {
             key_changes: Vec::new(),
             entries_added: 0,
             expiries_added: 0,
-            total: Step::default(),
+            total: PeriodStep::default(),
             latest: 0,
         })
     }
@@ -107,10 +107,10 @@ impl<'t> Txn<'t> {
         &mut self,
         account: &mut Opened<'_>,
         kind: EntryKind,
-        step: Step,
+        step: PeriodStep,
         now: UnixMs,
     ) -> Result<(), StoreError> {
-        if step == Step::default() {
+        if step == PeriodStep::default() {
             return Ok(());
         }
         account.row.serial += 1;

@@ -46,7 +46,7 @@ const _: () = assert!(BATCH_OPEN_MS + OPEN_KEY_EXTRA_MS <= BATCH_KEEP_MS);
 
 /// What a key seals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Class {
+pub(super) enum KeyClass {
     /// Results that are kept for a day.
     ShortResult,
     /// Results that are kept for a week.
@@ -59,28 +59,28 @@ pub(super) enum Class {
     List,
 }
 
-impl Class {
-    const ALL: [Class; 5] =
-        [Class::ShortResult, Class::LongResult, Class::Batch, Class::OpenBatch, Class::List];
+impl KeyClass {
+    const ALL: [KeyClass; 5] =
+        [KeyClass::ShortResult, KeyClass::LongResult, KeyClass::Batch, KeyClass::OpenBatch, KeyClass::List];
 
     /// How long after its sealing it expires.
     pub fn keep_ms(self) -> UnixMs {
         match self {
-            Class::ShortResult => RETENTION_SHORT_MS,
-            Class::LongResult => RETENTION_MS,
-            Class::Batch => BATCH_KEEP_MS,
-            Class::OpenBatch => BATCH_OPEN_MS + OPEN_KEY_EXTRA_MS,
-            Class::List => LIST_KEEP_MS,
+            KeyClass::ShortResult => RETENTION_SHORT_MS,
+            KeyClass::LongResult => RETENTION_MS,
+            KeyClass::Batch => BATCH_KEEP_MS,
+            KeyClass::OpenBatch => BATCH_OPEN_MS + OPEN_KEY_EXTRA_MS,
+            KeyClass::List => LIST_KEEP_MS,
         }
     }
 
     fn as_str(self) -> &'static str {
         match self {
-            Class::ShortResult => "short",
-            Class::LongResult => "long",
-            Class::Batch => "batch",
-            Class::OpenBatch => "open",
-            Class::List => "list",
+            KeyClass::ShortResult => "short",
+            KeyClass::LongResult => "long",
+            KeyClass::Batch => "batch",
+            KeyClass::OpenBatch => "open",
+            KeyClass::List => "list",
         }
     }
 }
@@ -88,12 +88,12 @@ impl Class {
 /// Names a key: what it seals, and the hour since 1970 in which that expires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct KeyName {
-    class: Class,
+    class: KeyClass,
     hour: u64,
 }
 
 impl KeyName {
-    fn of(class: Class, expires_at: UnixMs) -> KeyName {
+    fn of(class: KeyClass, expires_at: UnixMs) -> KeyName {
         KeyName { class, hour: expires_at / HOUR_MS }
     }
 
@@ -103,7 +103,7 @@ impl KeyName {
 
     fn parse(file: &str) -> Option<KeyName> {
         let (class, hour) = file.split_once('-')?;
-        let class = Class::ALL.into_iter().find(|known| known.as_str() == class)?;
+        let class = KeyClass::ALL.into_iter().find(|known| known.as_str() == class)?;
         let name = KeyName { class, hour: hour.parse().ok()? };
         (name.file() == file).then_some(name)
     }
@@ -299,7 +299,7 @@ impl Vault {
     }
 
     /// The key for what expires then; made, and durable, if there is none yet.
-    pub fn sealing_key(&self, class: Class, expires_at: UnixMs) -> Result<VaultKey, StoreError> {
+    pub fn sealing_key(&self, class: KeyClass, expires_at: UnixMs) -> Result<VaultKey, StoreError> {
         let name = KeyName::of(class, expires_at);
         if let Some(key) = self.find(name) {
             return Ok(key);
@@ -346,7 +346,7 @@ impl Vault {
     }
 
     /// The key of what expires then, if it is still there.
-    pub fn opening_key(&self, class: Class, expires_at: UnixMs) -> Option<VaultKey> {
+    pub fn opening_key(&self, class: KeyClass, expires_at: UnixMs) -> Option<VaultKey> {
         self.find(KeyName::of(class, expires_at))
     }
 
@@ -379,7 +379,7 @@ impl Vault {
 
     /// Makes the keys of this hour and the next, so that nobody who answers requests waits for the disk.
     pub fn prepare(&self, now: UnixMs) -> Result<(), StoreError> {
-        self.prepare_for(&Class::ALL, now)?;
+        self.prepare_for(&KeyClass::ALL, now)?;
         *self.trouble() = None;
         Ok(())
     }
@@ -389,13 +389,13 @@ impl Vault {
         let hour = now / HOUR_MS + 1;
         // Each check asks, and nothing destroys these keys before their hour is over.
         if self.results_prepared.load(Ordering::Acquire) != hour {
-            self.prepare_for(&[Class::ShortResult, Class::LongResult], now)?;
+            self.prepare_for(&[KeyClass::ShortResult, KeyClass::LongResult], now)?;
             self.results_prepared.store(hour, Ordering::Release);
         }
         Ok(())
     }
 
-    fn prepare_for(&self, classes: &[Class], now: UnixMs) -> Result<(), StoreError> {
+    fn prepare_for(&self, classes: &[KeyClass], now: UnixMs) -> Result<(), StoreError> {
         for class in classes {
             let expires_at = now.saturating_add(class.keep_ms());
             self.sealing_key(*class, expires_at)?;

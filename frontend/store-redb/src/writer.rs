@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use store::credits::Step;
+use store::credits::PeriodStep;
 use store::{Pending, PlanTable, Reply, StoreError, StoreFigures, pending};
 
 /// The most writes in one transaction: beyond this a longer wait buys next to nothing.
@@ -141,7 +141,7 @@ impl Shared {
     }
 
     /// Notes a group that was committed.
-    fn note(&self, writes: usize, took: Duration, total: Step) {
+    fn note(&self, writes: usize, took: Duration, total: PeriodStep) {
         let mut figures = self.figures();
         figures.group.record(writes as u64);
         figures.commit_us.record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
@@ -208,7 +208,7 @@ fn run(context: &Context, closing: Closing) {
 /// What a group has brought.
 struct Written {
     changes: Vec<KeyChange>,
-    total: Step,
+    total: PeriodStep,
     /// By its commit.
     took: Duration,
 }

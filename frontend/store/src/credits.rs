@@ -63,7 +63,7 @@ impl Portions {
 
 /// What one step added to the sums of an account: the body of a ledger entry.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Step {
+pub struct PeriodStep {
     /// Credits granted.
     pub granted: u64,
     /// Credits spent.
@@ -106,7 +106,7 @@ pub struct Subscription {
 
 impl Subscription {
     /// A new, active one. Its first period brings the plan's credits.
-    pub fn begin(plan: &Plan, now: UnixMs) -> (Subscription, Step) {
+    pub fn begin(plan: &Plan, now: UnixMs) -> (Subscription, PeriodStep) {
         let mut new = Subscription {
             status: SubscriptionStatus::Active,
             cancel_at_period_end: false,
@@ -129,11 +129,11 @@ impl Subscription {
     ///
     /// A period that begins long after `now` is that of a clock which stood ahead. It has brought its credits, and counts from
     /// `now`: the next one would not begin before that clock's time otherwise.
-    pub fn roll(&mut self, plan: &Plan, now: UnixMs) -> Option<Step> {
+    pub fn roll(&mut self, plan: &Plan, now: UnixMs) -> Option<PeriodStep> {
         if plan.resets && now.saturating_add(SKEW_MS) < period_start(self.start, self.period) {
             self.start = start_of(self.period, now);
             self.period = period_at(self.start, now);
-            return Some(Step::default());
+            return Some(PeriodStep::default());
         }
         let current = period_at(self.start, now);
         if !plan.resets || current <= self.period {
@@ -145,7 +145,7 @@ impl Subscription {
             self.status = SubscriptionStatus::Canceled;
         }
         self.cancel_at_period_end = false;
-        let mut step = Step { expired: self.balance.plan_left, ..Step::default() };
+        let mut step = PeriodStep { expired: self.balance.plan_left, ..PeriodStep::default() };
         self.balance.expired += step.expired;
         self.balance = Balance { allowance: 0, plan_left: 0, plan_spent: 0, plan_held: 0, ..self.balance };
         self.renewed = false;
@@ -163,16 +163,16 @@ impl Subscription {
 
     /// Goes over to a plan, in the period that [`Subscription::roll`] has brought up to date. What was spent or is
     /// held of this period's plan credits counts against the new plan's.
-    pub fn change_plan(&mut self, plan: &Plan) -> Step {
+    pub fn change_plan(&mut self, plan: &Plan) -> PeriodStep {
         // An end that was announced comes at once where no period will ever end.
         self.set_cancel_at_period_end(self.cancel_at_period_end, plan);
-        if self.renewed { self.set_allowance(plan.monthly_credits) } else { Step::default() }
+        if self.renewed { self.set_allowance(plan.monthly_credits) } else { PeriodStep::default() }
     }
 
     /// Sets the status. A period that has brought no credits yet brings them once the subscription is usable.
-    pub fn change_status(&mut self, status: SubscriptionStatus, plan: &Plan) -> Step {
+    pub fn change_status(&mut self, status: SubscriptionStatus, plan: &Plan) -> PeriodStep {
         self.status = status;
-        if status.is_usable() && !self.renewed { self.renew(plan) } else { Step::default() }
+        if status.is_usable() && !self.renewed { self.renew(plan) } else { PeriodStep::default() }
     }
 
     /// Says whether it ends with the period; where no period ever ends, it is canceled at once.
@@ -199,7 +199,7 @@ impl Subscription {
     }
 
     /// Spends what was set aside.
-    pub fn settle(&mut self, held: Portions) -> Step {
+    pub fn settle(&mut self, held: Portions) -> PeriodStep {
         let spent = held.plan + held.pack;
         self.balance.held -= spent;
         self.balance.spent += spent;
@@ -207,12 +207,12 @@ impl Subscription {
             self.balance.plan_held -= held.plan;
             self.balance.plan_spent += held.plan;
         }
-        Step { spent, ..Step::default() }
+        PeriodStep { spent, ..PeriodStep::default() }
     }
 
     /// Gives back what was set aside: pack credits always, plan credits if their period goes on and the plan has not
     /// become too small for them meanwhile.
-    pub fn void(&mut self, held: Portions) -> Step {
+    pub fn void(&mut self, held: Portions) -> PeriodStep {
         let balance = &mut self.balance;
         balance.held -= held.plan + held.pack;
         balance.pack_left += held.pack;
@@ -226,7 +226,7 @@ impl Subscription {
         balance.plan_left += back;
         let expired = held.plan - back;
         balance.expired += expired;
-        Step { expired, ..Step::default() }
+        PeriodStep { expired, ..PeriodStep::default() }
     }
 
     /// Adds pack credits; `false`, and nothing is changed, where the sum would be too much to count safely.
@@ -240,12 +240,12 @@ impl Subscription {
         true
     }
 
-    fn renew(&mut self, plan: &Plan) -> Step {
+    fn renew(&mut self, plan: &Plan) -> PeriodStep {
         self.renewed = true;
         self.set_allowance(plan.monthly_credits)
     }
 
-    fn set_allowance(&mut self, allowance: u64) -> Step {
+    fn set_allowance(&mut self, allowance: u64) -> PeriodStep {
         let balance = &mut self.balance;
         balance.allowance = allowance;
         let left = allowance.saturating_sub(balance.plan_spent + balance.plan_held);
@@ -254,6 +254,6 @@ impl Subscription {
         balance.plan_left = left;
         balance.granted += granted;
         balance.expired += expired;
-        Step { granted, expired, spent: 0 }
+        PeriodStep { granted, expired, spent: 0 }
     }
 }

@@ -13,16 +13,16 @@ use std::task::{Context, Poll, Waker};
 /// What a write will have brought once it is durable.
 #[must_use = "the write's outcome is not known until this is awaited or waited for"]
 pub struct Pending<T, E> {
-    slot: Arc<Slot<T, E>>,
+    slot: Arc<PendingSlot<T, E>>,
 }
 
 /// The writer's end.
 pub struct Reply<T, E: From<StoreError>> {
     /// Empty once answered.
-    slot: Option<Arc<Slot<T, E>>>,
+    slot: Option<Arc<PendingSlot<T, E>>>,
 }
 
-struct Slot<T, E> {
+struct PendingSlot<T, E> {
     state: Mutex<State<T, E>>,
     answered: Condvar,
 }
@@ -34,13 +34,13 @@ struct State<T, E> {
 
 /// A write's two ends.
 pub fn pending<T, E: From<StoreError>>() -> (Reply<T, E>, Pending<T, E>) {
-    let slot = Arc::new(Slot::new(None));
+    let slot = Arc::new(PendingSlot::new(None));
     (Reply { slot: Some(Arc::clone(&slot)) }, Pending { slot })
 }
 
-impl<T, E> Slot<T, E> {
-    fn new(outcome: Option<Result<T, E>>) -> Slot<T, E> {
-        Slot { state: Mutex::new(State { outcome, waker: None }), answered: Condvar::new() }
+impl<T, E> PendingSlot<T, E> {
+    fn new(outcome: Option<Result<T, E>>) -> PendingSlot<T, E> {
+        PendingSlot { state: Mutex::new(State { outcome, waker: None }), answered: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T, E>> {
@@ -52,7 +52,7 @@ impl<T, E> Slot<T, E> {
 impl<T, E> Pending<T, E> {
     /// An outcome that is known already.
     pub fn ready(outcome: Result<T, E>) -> Pending<T, E> {
-        Pending { slot: Arc::new(Slot::new(Some(outcome))) }
+        Pending { slot: Arc::new(PendingSlot::new(Some(outcome))) }
     }
 
     /// Blocks the thread until the write is durable or refused. Not for the thread of an executor.

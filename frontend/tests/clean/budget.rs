@@ -37,7 +37,7 @@ fn a_second_run_asks_no_more_than_the_first_has_left() {
     let refused = count(&output, ",false,mailbox_not_found");
     assert!(refused >= 90 && asked(&desk, "one.example") <= BUDGET, "{refused}: {said}");
     assert_eq!(count(&output, ",false,unverifiable"), 300 - refused);
-    let left = format!("\n  refusal_budget              {:>12}  not asked; --max-wait ", 300 - refused);
+    let left = format!("\n  refusal_budget              {:>12}  not checked; --max-wait ", 300 - refused);
     assert!(said.contains(&left), "{said}");
     let kept = std::fs::read_to_string(desk.path("state")).unwrap();
     assert!(!kept.contains("one") && !kept.contains("nobody"), "{kept}");
@@ -49,7 +49,7 @@ fn a_second_run_asks_no_more_than_the_first_has_left() {
     let checked = desk.mailprobe("check").arg("nobody@one.example").args(state).output().unwrap();
     let said = String::from_utf8(checked.stderr).unwrap();
     assert!(
-        checked.status.code() == Some(1) && said.contains("1 of the addresses was not asked about: "),
+        checked.status.code() == Some(1) && said.contains("1 of the addresses was not checked: "),
         "{said}"
     );
     assert!(asked(&desk, "one.example") <= BUDGET);

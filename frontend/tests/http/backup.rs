@@ -129,9 +129,9 @@ fn nothing_is_overwritten_unasked() {
     assert!(refused(&back_up(&data, &file)).contains("exists; name another file"));
     let draft = server.folder().join("other.new");
     fs::write(&draft, "x").unwrap();
-    assert!(refused(&back_up(&data, &server.folder().join("other"))).contains("give --force"));
+    assert!(refused(&back_up(&data, &server.folder().join("other"))).contains("use --force"));
     assert_eq!(fs::read(&draft).unwrap(), b"x");
-    assert!(refused(&back_up(&data, Path::new("/nonexistent/file"))).contains("choose another place"));
+    assert!(refused(&back_up(&data, Path::new("/nonexistent/file"))).contains("choose another path"));
     // Neither a server that runs nor one that is stopped is restored over or compacted in use.
     assert!(refused(&restore(&file, &data)).contains("is in use by another mailprobe"));
     assert!(refused(&run(&data, &["compact".as_ref()])).contains("is in use by another mailprobe; stop it"));

@@ -16,8 +16,12 @@ fn bad_usage_is_one_line_and_exit_code_2() {
     check(&[], 2, "subcommand");
     check(&["srve"], 2, "srve");
     check(&["check"], 2, "ADDRESS");
-    check(&["serve", "--listen", "nowhere"], 2, "--listen: `nowhere` is no IP:PORT");
-    check(&["check", "a@example.com", "--pace", "quick"], 2, "--pace: `quick` is none of polite, fast, lab");
+    check(&["serve", "--listen", "nowhere"], 2, "--listen: `nowhere` is not IP:PORT");
+    check(
+        &["check", "a@example.com", "--pace", "quick"],
+        2,
+        "--pace: `quick` is not one of polite, fast, lab",
+    );
     check(&["config", "--config", "/nonexistent/file"], 2, "/nonexistent/file");
 }
 
@@ -142,7 +146,10 @@ fn check_as_json_is_the_api_s_answer_and_the_rule() {
 fn check_says_when_nobody_could_be_asked() {
     let (lines, said) = checked(&["outage@example.com", "unverifiable@example.com"], 1);
     assert_eq!(lines, ["unverifiable@example.com\tnot deliverable\tunverifiable\tscripted"]);
-    assert!(said.starts_with("mailprobe: the engine could not ask") && said.lines().count() == 1, "{said}");
+    assert!(
+        said.starts_with("mailprobe: the engine could not check all addresses") && said.lines().count() == 1,
+        "{said}"
+    );
     // More addresses than may be under way at once.
     let many: Vec<String> = (0..600).map(|i| format!("mailbox_exists-{}@example.com", i % 7)).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();

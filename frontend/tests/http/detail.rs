@@ -97,7 +97,7 @@ fn the_command_line_tells_it_too() {
         "    grade A, score 98, at google\n",
         "    mx: mx1.example, mx2.example\n",
         "    spf: yes, dmarc: quarantine, dkim: google, bimi: no, ptr: yes\n",
-        "    the domain's DNS could not be read\n",
+        "    the DNS facts of the domain could not be read\n",
     ] {
         assert!(said.contains(line), "{line}{said}");
     }

@@ -154,7 +154,7 @@ fn a_document_has_to_be_right() {
     host.serve("/moved.json", moved);
     refused(&host.url("/moved.json"), "status 302");
     host.serve("/text.json", "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n{}".into());
-    refused(&host.url("/text.json"), "does not say that it is JSON");
+    refused(&host.url("/text.json"), "is not declared as JSON");
     let large =
         format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n\"{}\"", "x".repeat(64 * 1024));
     host.serve("/large.json", large);

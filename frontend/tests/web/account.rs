@@ -38,7 +38,7 @@ fn balances_agree_after_every_step() {
     assert!(said.contains("Deliverable Yes") && said.contains("1 credit."), "{said}");
     assert_eq!(left(&mut browser), 99);
     let said = check(&mut browser, "MAILBOX_exists@example.com", "full");
-    assert!(said.contains("your own answer of the last 24 hours"), "{said}");
+    assert!(said.contains("your own answer from the last 24 hours"), "{said}");
     assert_eq!(left(&mut browser), 99);
     let api = server.get(&key, "/v1/verify?email=mailbox_exists@example.com").json();
     assert_eq!(api["cached"], true, "the page's check is the API's");
@@ -109,7 +109,7 @@ fn days_count_what_was_charged_by_reason() {
 fn the_plan_and_its_limits_are_shown() {
     let server = Server::start(&[]);
     let mut browser = Browser::signed_up(&server, "joe@example.com");
-    browser.get("/plan").says("100 of 100 left").says("Starter 5000").says("Free yours 100");
+    browser.get("/plan").says("100 of 100 left").says("Starter 5000").says("Free current 100");
     for path in ["/keys", "/usage", "/try", "/batches", "/plan", "/sessions"] {
         assert_eq!(browser.get_once(path).status, 200, "{path}");
         let elsewhere = Browser::new(&server).get_once(path);

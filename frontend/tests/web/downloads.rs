@@ -17,7 +17,7 @@ fn a_download_is_not_idle_while_there_is_more_of_it() {
     let path = page.path.clone();
     let page = wait(&mut browser, &path, "Cost");
     browser.press(&page, &format!("{path}/start"));
-    wait(&mut browser, &path, "Download the result");
+    wait(&mut browser, &path, "Download result");
 
     let mut slow = server.connect_with_small_buffers();
     let cookies = browser.cookies();

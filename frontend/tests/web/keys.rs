@@ -21,7 +21,7 @@ pub fn make(browser: &mut Browser, label: &str, mode: &str) -> String {
 fn a_key_is_shown_once_works_and_stops_at_once_when_revoked() {
     let server = Server::start(&[]);
     let mut browser = Browser::signed_up(&server, "joe@example.com");
-    browser.get("/keys").says("No key is in force");
+    browser.get("/keys").says("There are no active keys");
     let live = make(&mut browser, "shop", "live");
     let test = make(&mut browser, "", "test");
     assert!(live.starts_with("mp_live_") && test.starts_with("mp_test_"));
@@ -48,7 +48,7 @@ fn the_same_form_sent_twice_makes_one_key() {
     assert!(shown(&browser.submit(&page, &fields)).is_some());
     let again = browser.submit(&page, &fields);
     assert_eq!((again.status, shown(&again)), (409, None));
-    again.says("made already");
+    again.says("already exists");
     assert_eq!(browser.get("/keys").text().matches("action=\"/keys/revoke\"").count(), 1);
 }
 

@@ -83,12 +83,12 @@ fn a_thousand_rows_go_from_upload_to_download() {
     let page = upload(&mut browser, "my \"list\" <script>.csv", content.as_bytes(), "");
     let path = page.path.clone();
     let page = wait(&mut browser, &path, "Cost");
-    page.says("Rows 1000").says("Addresses 800").says("800 credits , of 5000 that are left");
+    page.says("Rows 1000").says("Addresses 800").says("800 credits ; 5000 credits are left");
     assert!(!page.text().contains("<script>."), "{}", page.text());
     assert_eq!(browser.get(&format!("{path}/download")).status, 409);
     assert_eq!(server.get(&key, "/v1/account").json()["credits_remaining"], 5_000, "nothing is charged yet");
     browser.press(&page, &format!("{path}/start"));
-    let page = wait(&mut browser, &path, "Download the result");
+    let page = wait(&mut browser, &path, "Download result");
     page.says("1000 rows");
     assert_eq!(server.get(&key, "/v1/account").json()["credits_remaining"], 4_200);
     let result = browser.get(&format!("{path}/download"));
@@ -130,7 +130,7 @@ fn a_list_goes_on_after_a_kill_and_is_charged_once() {
     let cookies = browser.cookies.clone();
     let mut browser = Browser::new(&server);
     browser.cookies = cookies;
-    wait(&mut browser, &path, "Download the result");
+    wait(&mut browser, &path, "Download result");
     let text = browser.get(&format!("{path}/download")).text();
     assert_eq!(text.lines().count(), 1_500);
     assert!(text.lines().all(|line| line.ends_with(",true,mailbox_exists")));
@@ -146,7 +146,7 @@ fn rows_over_the_budget_of_their_site_cost_nothing() {
     let path = upload(&mut browser, "plain.txt", content.as_bytes(), "").path;
     let page = wait(&mut browser, &path, "Cost");
     browser.press(&page, &format!("{path}/start"));
-    wait(&mut browser, &path, "Download the result");
+    wait(&mut browser, &path, "Download result");
     let text = browser.get(&format!("{path}/download")).text();
     let verdicts: Vec<&str> =
         text.lines().filter_map(|line| line.split_once(',')).map(|(_, verdict)| verdict).collect();
@@ -175,7 +175,7 @@ fn what_cannot_be_checked_says_why() {
     window.write_all(b"a@example.com\n").unwrap();
     unfit(&window.finish().unwrap(), "", "The list cannot be read");
     let nothing = zstd::encode_all(&b""[..], 3).unwrap().repeat(100_000);
-    unfit(&nothing, "", "a long stretch of what is packed holds nothing");
+    unfit(&nothing, "", "a long part of the compressed data holds nothing");
     let page = upload(&mut browser, "two.csv", b"a,b\nx@example.com,y@example.com\n", "2");
     wait(&mut browser, &page.path, "Cost").says("Addresses 1");
     let big = upload(&mut browser, "big.csv", "a@example.com\n".repeat(100_000).as_bytes(), "");
@@ -195,7 +195,7 @@ fn an_account_fills_no_more_than_its_room() {
     upload(&mut browser, "second.txt", content.as_bytes(), "");
     let refused = upload(&mut browser, "third.txt", content.as_bytes(), "");
     assert_eq!(refused.status, 409, "{}", refused.plain());
-    refused.says("as many MiB as they can have");
+    refused.says("have reached their size limit");
     upload(&mut browser, "small.txt", b"a@example.com\n", "");
     let page = wait(&mut browser, &first, "Cost");
     browser.press(&page, &format!("{first}/delete"));
@@ -248,7 +248,7 @@ fn what_lies_far_apart_is_found() {
     let page = wait(&mut browser, &path, "Cost");
     page.says("Rows 3").says("Addresses 2");
     browser.press(&page, &format!("{path}/start"));
-    wait(&mut browser, &path, "Download the result");
+    wait(&mut browser, &path, "Download result");
     assert_eq!(
         browser.get(&format!("{path}/download")).text(),
         "mailbox_exists@a.example.com,true,mailbox_exists\nmailbox_exists@b.example.com,true,mailbox_exists\n\
@@ -264,7 +264,7 @@ fn a_list_that_costs_more_than_is_left_does_not_start_and_one_that_runs_out_stop
     let page = wait(&mut browser, &path, "Cost");
     let refused = browser.press(&page, &format!("{path}/start"));
     assert_eq!(refused.status, 402);
-    refused.says("takes 160 credits, and 100 are left");
+    refused.says("costs 160 credits, and 100 are left");
     server.administer(&["account", "grant", email, "1000"]);
     server.administer(&["account", "grant", email, "9000"]);
     let mut content = String::new();
@@ -276,11 +276,11 @@ fn a_list_that_costs_more_than_is_left_does_not_start_and_one_that_runs_out_stop
     browser.press(&page, &format!("{path}/start"));
     // It stops where it can charge nothing any longer, and goes on from there.
     server.administer(&["account", "set-status", email, "paused"]);
-    let page = wait(&mut browser, &path, "It stopped: the subscription is paused.");
+    let page = wait(&mut browser, &path, "The check stopped: the subscription is paused.");
     assert_eq!(browser.press(&page, &format!("{path}/start")).status, 402);
     server.administer(&["account", "set-status", email, "active"]);
     browser.press(&page, &format!("{path}/start"));
-    wait(&mut browser, &path, "Download the result");
+    wait(&mut browser, &path, "Download result");
     browser.get("/").says("Credits left 4100");
 }
 
@@ -298,7 +298,7 @@ fn lists_are_their_owners_and_forged_uploads_are_not_kept() {
         assert_eq!(other.post(&format!("{path}/{action}"), &format!("csrf={token}")).status, 404);
     }
     owner.press(&page, &format!("{path}/start"));
-    wait(&mut owner, &path, "Download the result");
+    wait(&mut owner, &path, "Download result");
     // The token of another session, or none, or after the file.
     assert_eq!(send(&mut owner, &token, "forged.csv", b"a@example.com\n", "").status, 403);
     assert_eq!(send(&mut owner, "", "forged.csv", b"a@example.com\n", "").status, 403);

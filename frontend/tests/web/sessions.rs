@@ -56,7 +56,7 @@ fn sessions_are_listed_and_ended_one_by_one_or_all() {
     let mut first = Browser::signed_up(&server, EMAIL);
     let (mut second, mut third) = (sign_in(&server), sign_in(&server));
     let page = first.get("/sessions");
-    page.says("Firefox on Windows").says("This one");
+    page.says("Firefox on Windows").says("This session");
     let ends: Vec<_> = page.forms().into_iter().filter(|(action, _)| action == "/sessions/end").collect();
     assert_eq!(ends.len(), 3);
     // The newest use is first: the last form but for our own ends one of the two others.

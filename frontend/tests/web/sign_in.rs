@@ -15,7 +15,7 @@ fn an_address_in_any_case_and_its_password_sign_in() {
     assert_eq!((page.status, page.path.as_str()), (200, "/"));
     page.says("Overview");
     let page = browser.press(&page, "/signout");
-    page.says("Know before you send");
+    page.says("Mail address verification");
     assert!(!browser.cookies.contains_key("__Host-mailprobe"));
 }
 

@@ -1,6 +1,7 @@
 //! Repeatable randomness: a keyed hash of bytes and a small generator, both from a seed.
 //!
-//! Nothing here is secret; what matters is that the same scenario gives the same net on every machine.
+//! Nothing here is secret; what matters is that the same scenario gives the same net on every machine. A library's generator
+//! may draw another sequence in its next version, and a scenario would become another one.
 
 /// SplitMix64 (Steele, Lea and Flood, 2014): one addition and three mixings a number.
 #[derive(Debug, Clone)]

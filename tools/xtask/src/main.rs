@@ -37,9 +37,9 @@ enum Task {
     RefreshLists,
     /// Test what is served against what is described (see docs/testing.md).
     Schemathesis(schemathesis::Options),
-    /// The engine in made-up worlds on a virtual clock (see docs/testing.md).
+    /// Run the engine in simulated worlds on a virtual clock (see docs/testing.md).
     Sim(sim::Options),
-    /// Weather for hours: hostile peers, crashes, malformed input (see docs/testing.md).
+    /// Run a campaign: hostile peers, crashes, power cuts, malformed input, ... (see docs/testing.md).
     Soak(soak::Options),
 }
 

@@ -278,8 +278,8 @@ fn sentence(text: &str) -> String {
 
 fn page(lists: &[List], today: &str) -> Outcome<String> {
     let mut page = format!(
-        "# Lists\n\nThe lists that are compiled in, as of {today}. `cargo xtask refresh-lists` fetches the packages, \
-         writes\n`engine/proto/data/` and this page; review the difference before you commit it.\n\n\
+        "# Lists\n\nThe program contains these lists, as of {today}. `cargo xtask refresh-lists` fetches the packages and \
+         writes\n`engine/proto/data/` and this page. Review the difference before you commit it.\n\n\
          | list | entries | from | note |\n| --- | --- | --- | --- |\n"
     );
     for list in lists {
@@ -293,28 +293,29 @@ fn page(lists: &[List], today: &str) -> Outcome<String> {
 }
 
 const LASTING: &str = "\
-Public suffixes (`msk.ru`, `ddns.net`) are never disposable: the domains below them belong to many people. Nor are providers
-with mailboxes that last for years, as mail.com with its domains: `engine/proto/data/permanent.txt` names them with the
-sources. It is written by hand.
+Public suffixes (`msk.ru`, `ddns.net`) are never disposable: the domains below them belong to many people. Providers with
+mailboxes that last for years, such as mail.com with its domains, are never disposable either. `engine/proto/data/permanent.txt`
+lists these providers with the sources. That file is written by hand.
 
 ";
 
 const USE: &str = "\
-## How they are used
+## Use of the lists
 
-- Each file is lower-case ASCII, sorted, without duplicates, below a header of `#` lines. It is compiled in. The
-  first look-up in a list makes a table of its lines (a millisecond for the longest); a look-up allocates nothing.
-- A domain is disposable when it or one of its parents is listed.
-- A domain is free when it is listed itself.
-- A local part is a role when it is listed, whatever its case and `+tag`.
-- A domain is a typing mistake of a target when one slip leads from the target to it (two in names of nine letters and
-  more). The first letter must be right or swapped with the second, names of under five letters have no slips, and a
-  domain that is free or a target itself is never called a mistake, nor is a disposable one unless it is one slip away
-  from one of the largest providers (squatters run `gmial.com` and the like). An ending is a mistake when no such
-  ending exists (`gmail.con`), or for `co`, `cm` and `om` in place of `com`.
-- Spam traps come from the operator's own file (`spamtraps` in the configuration): an address or a domain a line,
-  `#` begins a comment. A domain stands for all its addresses, but not for those of its subdomains. Case does not
-  matter, and internationalised domains may stand in either form. One bad line refuses the file, by its number.
+- Each file contains lower-case ASCII, sorted, without duplicates, below a header of `#` lines. It is compiled into the program.
+  The first look-up in a list builds a table of its lines (one millisecond for the longest list). A look-up allocates no memory.
+- A domain is disposable if the list contains the domain or one of its parents.
+- A domain is free if the list contains the domain itself.
+- A local part is a role if the list contains it. Letter case and a `+tag` do not matter.
+- A domain is a typing mistake of a target if one slip leads from the target to the domain. Names of nine letters or more may
+  have two slips. The first letter must be right, or swapped with the second. Names of fewer than five letters have no slips. A
+  domain that is free, or that is a target itself, is never a mistake. A disposable domain is a mistake only if it is one slip
+  away from one of the largest providers, because squatters run such domains (`gmial.com`). An ending is a mistake if no such
+  ending exists (`gmail.con`). The endings `co`, `cm` and `om` in place of `com` are also mistakes.
+- Spam traps come from the operator's own file (`spamtraps` in the configuration): one address or domain per line. `#` begins a
+  comment. A domain covers all its addresses, but not the addresses of its subdomains. Letter case does not matter, and
+  internationalised domains may be in either form. If one line is invalid, the whole file is refused, with the number of the
+  line.
 ";
 
 fn output(command: &mut Command) -> Outcome<String> {

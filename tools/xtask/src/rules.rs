@@ -2,6 +2,8 @@
 //!
 //! Each rule reads the source tree as it lies on the disk and names every line that breaks it.
 
+mod cycles;
+
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};

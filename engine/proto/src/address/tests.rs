@@ -265,21 +265,21 @@ fn lengths_hold_to_the_byte() {
     assert_eq!(quoted(62), Err(LocalTooLong), "the quotes count");
     let umlauts = |n: usize| Address::parse(&format!("{}@x.com", "ö".repeat(n)));
     assert!(umlauts(32).is_ok());
-    assert_eq!(umlauts(33), Err(LocalTooLong), "octets count, not characters");
+    assert_eq!(umlauts(33), Err(LocalTooLong), "bytes count, not characters");
 
     let label = |n: usize| format!("{}.com", "d".repeat(n));
     assert!(of(1, &label(63)).is_ok());
     assert_eq!(of(1, &label(64)), Err(DomainLabelTooLong));
-    // 3 x 64 octets, then the rest and `.com`.
+    // 3 x 64 bytes, then the rest and `.com`.
     let domain =
         |n: usize| format!("{}{}.com", format!("{}.", "d".repeat(63)).repeat(3), "d".repeat(n - 196));
     assert_eq!(domain(252).len(), 252);
-    assert!(of(1, &domain(252)).is_ok(), "254 octets");
+    assert!(of(1, &domain(252)).is_ok(), "254 bytes");
     assert_eq!(of(2, &domain(252)), Err(TooLong));
     assert_eq!(of(1, &domain(253)), Err(TooLong));
     assert_eq!(of(1, &domain(254)), Err(DomainTooLong));
     let two = |n: usize| format!("{}.{}.{}.com", "d".repeat(63), "d".repeat(63), "d".repeat(n - 132));
-    assert!(of(64, &two(189)).is_ok(), "64 + 1 + 189 octets");
+    assert!(of(64, &two(189)).is_ok(), "64 + 1 + 189 bytes");
     assert_eq!(of(64, &two(190)), Err(TooLong));
 
     // A-labels count: 59 x "ü" is far longer in U-labels than the A-label it makes.

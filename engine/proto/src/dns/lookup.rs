@@ -68,7 +68,7 @@ pub struct Transmit {
     pub upstream: usize,
     /// Over what.
     pub transport: Transport,
-    /// The octets: over TCP with the two length octets before them.
+    /// The bytes: over TCP with the two length bytes before them.
     pub payload: Vec<u8>,
     /// The message's id.
     pub id: u16,
@@ -274,7 +274,7 @@ impl Lookup {
         self.handle(upstream, Transport::Udp, bytes, now)
     }
 
-    /// Takes a message, without its length octets, that came over a connection of this lookup.
+    /// Takes a message, without its length bytes, that came over a connection of this lookup.
     pub fn handle_tcp(&mut self, upstream: usize, bytes: &[u8], now: Instant) -> Received {
         self.handle(upstream, Transport::Tcp, bytes, now)
     }

@@ -1,6 +1,6 @@
 //! The boundary to the wire format (RFC 1035 4, RFC 6891): questions go out, what answers them comes in.
 //!
-//! Whether a message answers the question at all is told from its first octets alone, by comparing them with those
+//! Whether a message answers the question at all is told from its first bytes alone, by comparing them with those
 //! that were sent: id, question and the case of every letter (0x20). What does not match was not sent by the
 //! resolver, or not to us, and must be ignored as if it had never come. Only what matches is decoded.
 
@@ -46,7 +46,7 @@ pub enum Records {
     A(Vec<Ipv4Addr>),
     /// IPv6 addresses.
     Aaaa(Vec<Ipv6Addr>),
-    /// Texts, the strings of each record joined, octets that are no UTF-8 as U+FFFD.
+    /// Texts, the strings of each record joined, bytes that are no UTF-8 as U+FFFD.
     Txt(Vec<Box<str>>),
     /// Names.
     Ptr(Vec<Name>),
@@ -138,10 +138,10 @@ impl Encoded {
         &self.bytes
     }
 
-    /// The message behind its two length octets, as it goes over TCP (RFC 1035 4.2.2); in one piece, as RFC 7766 8
+    /// The message behind its two length bytes, as it goes over TCP (RFC 1035 4.2.2); in one piece, as RFC 7766 8
     /// asks.
     pub fn framed(&self) -> Vec<u8> {
-        // A question has 300 octets at most.
+        // A question has 300 bytes at most.
         let length = u16::try_from(self.bytes.len()).unwrap_or(u16::MAX).to_be_bytes();
         [length.as_slice(), &self.bytes].concat()
     }
@@ -250,7 +250,7 @@ fn record_type(kind: RecordKind) -> RecordType {
 }
 
 /// Cuts messages out of a TCP stream (RFC 1035 4.2.2). It holds one message at most: no more than
-/// [`FrameReader::wanted`] octets should be read at once.
+/// [`FrameReader::wanted`] bytes should be read at once.
 #[derive(Debug, Default)]
 pub struct FrameReader {
     buffer: Vec<u8>,
@@ -272,7 +272,7 @@ impl FrameReader {
         used
     }
 
-    /// How many octets are missing: of the length first, then of the message; 0 when there is a message.
+    /// How many bytes are missing: of the length first, then of the message; 0 when there is a message.
     pub fn wanted(&self) -> usize {
         match self.buffer[..] {
             [] => 2,

@@ -42,14 +42,14 @@ impl Name {
         let mut text = String::with_capacity(72);
         match address {
             IpAddr::V4(v4) => {
-                for octet in v4.octets().iter().rev() {
-                    text.push_str(&format!("{octet}."));
+                for byte in v4.octets().iter().rev() {
+                    text.push_str(&format!("{byte}."));
                 }
                 text.push_str("in-addr.arpa");
             }
             IpAddr::V6(v6) => {
-                for octet in v6.octets().iter().rev() {
-                    let _ = write!(text, "{:x}.{:x}.", octet & 15, octet >> 4);
+                for byte in v6.octets().iter().rev() {
+                    let _ = write!(text, "{:x}.{:x}.", byte & 15, byte >> 4);
                 }
                 text.push_str("ip6.arpa");
             }
@@ -127,7 +127,7 @@ mod tests {
         let name = |label: usize, last: usize| {
             format!("{}{}", format!("{}.", "a".repeat(label)).repeat(3), "a".repeat(last))
         };
-        assert!(Name::parse(&name(63, 61)).is_some(), "253 octets");
+        assert!(Name::parse(&name(63, 61)).is_some(), "253 bytes");
         assert!(Name::parse(&name(63, 62)).is_none());
         assert!(Name::parse(&name(64, 1)).is_none());
     }

@@ -15,68 +15,68 @@ pub(super) fn question(text: &str, kind: RecordKind) -> Question {
 }
 
 /// A reply in the making.
-pub(super) struct Reply(pub(super) Message);
+pub(super) struct TestReply(pub(super) Message);
 
-impl Reply {
+impl TestReply {
     /// Says nothing, to this question.
-    pub(super) fn to(question: &[u8]) -> Reply {
+    pub(super) fn to(question: &[u8]) -> TestReply {
         let asked = Message::from_vec(question).expect("a readable question");
         let mut message = Message::new(asked.metadata.id, MessageType::Response, OpCode::Query);
         message.metadata.recursion_desired = true;
         message.metadata.recursion_available = true;
         message.add_queries(asked.queries);
-        Reply(message)
+        TestReply(message)
     }
 
-    pub(super) fn code(mut self, code: ResponseCode) -> Reply {
+    pub(super) fn code(mut self, code: ResponseCode) -> TestReply {
         self.0.metadata.response_code = code;
         self
     }
 
-    pub(super) fn truncated(mut self) -> Reply {
+    pub(super) fn truncated(mut self) -> TestReply {
         self.0.metadata.truncation = true;
         self
     }
 
-    pub(super) fn id(mut self, id: u16) -> Reply {
+    pub(super) fn id(mut self, id: u16) -> TestReply {
         self.0.metadata.id = id;
         self
     }
 
-    pub(super) fn asking(mut self, name: &str, kind: RecordType) -> Reply {
+    pub(super) fn asking(mut self, name: &str, kind: RecordType) -> TestReply {
         self.0.queries = vec![Query::query(wire(name), kind)];
         self
     }
 
-    pub(super) fn record(mut self, owner: &str, ttl: u32, data: RData) -> Reply {
+    pub(super) fn record(mut self, owner: &str, ttl: u32, data: RData) -> TestReply {
         self.0.add_answer(Record::from_rdata(wire(owner), ttl, data));
         self
     }
 
-    pub(super) fn mx(self, owner: &str, ttl: u32, preference: u16, exchange: &str) -> Reply {
+    pub(super) fn mx(self, owner: &str, ttl: u32, preference: u16, exchange: &str) -> TestReply {
         self.record(owner, ttl, RData::MX(rdata::MX::new(preference, wire(exchange))))
     }
 
-    pub(super) fn a(self, owner: &str, ttl: u32, address: [u8; 4]) -> Reply {
+    pub(super) fn a(self, owner: &str, ttl: u32, address: [u8; 4]) -> TestReply {
         self.record(owner, ttl, RData::A(rdata::A(Ipv4Addr::from(address))))
     }
 
-    pub(super) fn aaaa(self, owner: &str, ttl: u32, address: &str) -> Reply {
+    pub(super) fn aaaa(self, owner: &str, ttl: u32, address: &str) -> TestReply {
         let address: Ipv6Addr = address.parse().expect("an address");
         self.record(owner, ttl, RData::AAAA(rdata::AAAA(address)))
     }
 
-    pub(super) fn cname(self, owner: &str, ttl: u32, target: &str) -> Reply {
+    pub(super) fn cname(self, owner: &str, ttl: u32, target: &str) -> TestReply {
         self.record(owner, ttl, RData::CNAME(rdata::CNAME(wire(target))))
     }
 
-    pub(super) fn soa(mut self, zone: &str, ttl: u32, minimum: u32) -> Reply {
+    pub(super) fn soa(mut self, zone: &str, ttl: u32, minimum: u32) -> TestReply {
         let soa = SOA::new(wire("ns.example."), wire("hostmaster.example."), 1, 2, 3, 4, minimum);
         self.0.add_authority(Record::from_rdata(wire(zone), ttl, RData::SOA(soa)));
         self
     }
 
-    pub(super) fn ns(mut self, zone: &str, server: &str) -> Reply {
+    pub(super) fn ns(mut self, zone: &str, server: &str) -> TestReply {
         self.0.add_authority(Record::from_rdata(wire(zone), 60, RData::NS(rdata::NS(wire(server)))));
         self
     }
@@ -86,7 +86,7 @@ impl Reply {
     }
 }
 
-/// A name, of any octets; its dots part the labels, and `.` is the root.
+/// A name, of any bytes; its dots part the labels, and `.` is the root.
 fn wire(text: &str) -> rr::Name {
     rr::Name::from_labels(text.split('.').filter(|l| !l.is_empty()).map(str::as_bytes)).expect("a wire name")
 }

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
     use crate::dns::RecordKind;
     use crate::dns::lookup::LookupConfig;
-    use crate::dns::testing::{Reply, question};
+    use crate::dns::testing::{TestReply, question};
     use crate::limits::DNS_TRY_TIMEOUT;
     use hickory_proto::op::ResponseCode;
     use std::time::Instant;
@@ -61,10 +61,11 @@ mod tests {
         while lookup.outcome().is_none() {
             if let Some(sent) = lookup.poll_transmit(now, DNS_TRY_TIMEOUT, &mut || 42) {
                 if Some(sent.upstream) == answers {
-                    let reply = Reply::to(&sent.payload).code(ResponseCode::NXDomain).soa("example", 60, 60);
+                    let reply =
+                        TestReply::to(&sent.payload).code(ResponseCode::NXDomain).soa("example", 60, 60);
                     lookup.handle_datagram(sent.upstream, &reply.bytes(), now);
                 } else if denies == Some(sent.upstream) {
-                    let reply = Reply::to(&sent.payload).code(ResponseCode::NXDomain).bytes();
+                    let reply = TestReply::to(&sent.payload).code(ResponseCode::NXDomain).bytes();
                     lookup.handle_datagram(sent.upstream, &reply, now);
                 }
             } else if let Some(deadline) = lookup.deadline() {

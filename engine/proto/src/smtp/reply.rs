@@ -15,7 +15,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// A reply from its code (200 to 599) and its text, lines parted by `\n`, as a table or a test states it.
+    /// A reply from its code (200 to 599) and its text, lines separated by `\n`, as a table or a test states it.
     pub fn new(code: u16, text: &str) -> Reply {
         Reply { code, text: text.into() }
     }
@@ -41,7 +41,7 @@ impl Reply {
         self.code
     }
 
-    /// The text after the code, the lines parted by `\n`. A byte that is no UTF-8 is read as Windows-1252. Control
+    /// The text after the code, the lines separated by `\n`. A byte that is no UTF-8 is read as Windows-1252. Control
     /// characters, cut ones and bytes that stand for nothing are U+FFFD, so that a reply can be shown on a terminal.
     pub fn text(&self) -> &str {
         &self.text
@@ -224,7 +224,7 @@ impl ReplyParser {
 }
 
 fn push_printable(text: &mut String, bytes: &[u8]) {
-    // Nearly every reply is of this kind, and a machine looks at many octets at once.
+    // Nearly every reply is of this kind, and a machine looks at many bytes at once.
     let plain = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t');
     if bytes.iter().fold(true, |all, byte| all & plain(byte)) {
         text.extend(std::str::from_utf8(bytes));

@@ -54,7 +54,7 @@ pub enum Held {
 
 /// A question that the checkpoint needs an answer to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Question {
+pub enum ProofQuestion {
     /// The control recipient of this domain. `second`: one of another shape.
     Control {
         /// The domain.
@@ -357,7 +357,7 @@ impl<T> SessionEvidence<T> {
     }
 
     /// What is to be asked next, all in one transaction in this order; nothing when the checkpoint can be closed.
-    pub fn questions(&self, context: Context) -> Vec<Question> {
+    pub fn questions(&self, context: Context) -> Vec<ProofQuestion> {
         let mut questions = self.first_controls();
         if questions.is_empty() {
             questions = self.second_controls();
@@ -372,21 +372,21 @@ impl<T> SessionEvidence<T> {
     }
 
     /// What came of a question.
-    pub fn told(&mut self, question: Question, told: Told) {
+    pub fn told(&mut self, question: ProofQuestion, told: Told) {
         match question {
-            Question::Control { domain, second } => self.on_control(domain, second, told),
-            Question::Known { domain } => self.on_known(domain, told),
-            Question::KnownFirst if told == Told::Accepted => {
+            ProofQuestion::Control { domain, second } => self.on_control(domain, second, told),
+            ProofQuestion::Known { domain } => self.on_known(domain, told),
+            ProofQuestion::KnownFirst if told == Told::Accepted => {
                 // It says nothing of what comes behind it.
                 self.on_accepted();
             }
-            Question::KnownFirst => self.on_known(None, told),
-            Question::RefusedBefore { domain } => {
+            ProofQuestion::KnownFirst => self.on_known(None, told),
+            ProofQuestion::RefusedBefore { domain } => {
                 let still = told != Told::Accepted;
                 self.shown.entry(domain).or_default().refused_again = Some(still);
                 self.tick();
             }
-            Question::Postmaster => {
+            ProofQuestion::Postmaster => {
                 self.postmaster = Some(told);
                 if told == Told::Accepted {
                     let refused = |entry: &&Entry<T>| entry.held != Held::Accepted;
@@ -514,25 +514,25 @@ impl<T> SessionEvidence<T> {
         domains
     }
 
-    fn first_controls(&self) -> Vec<Question> {
+    fn first_controls(&self) -> Vec<ProofQuestion> {
         let unasked = |domain: &u64| self.shown.get(domain).is_none_or(|shown| shown.first.is_none());
-        let control = |domain| Question::Control { domain, second: false };
+        let control = |domain| ProofQuestion::Control { domain, second: false };
         self.domains_unproven().into_iter().filter(unasked).map(control).collect()
     }
 
     /// A mailbox of the domain, a control recipient of another shape, and the mailbox again: one domain at a time.
-    fn second_controls(&self) -> Vec<Question> {
+    fn second_controls(&self) -> Vec<ProofQuestion> {
         let wants = |domain: &u64| {
             let shown = self.shown.get(domain).copied().unwrap_or_default();
             let accepts = self.recipient(Some(*domain), Some(Held::Accepted)).is_some();
             accepts && shown.first == Some(Told::RefusedUnclearly) && shown.second.is_none()
         };
         let Some(domain) = self.domains_unproven().into_iter().find(wants) else { return Vec::new() };
-        let known = Question::Known { domain: Some(domain) };
-        vec![known, Question::Control { domain, second: true }, known]
+        let known = ProofQuestion::Known { domain: Some(domain) };
+        vec![known, ProofQuestion::Control { domain, second: true }, known]
     }
 
-    fn refused_before(&self) -> Option<Question> {
+    fn refused_before(&self) -> Option<ProofQuestion> {
         let wants = |shown: &Shown| {
             shown.first == Some(Told::Accepted) && shown.refused.is_some() && shown.refused_again.is_none()
         };
@@ -540,16 +540,16 @@ impl<T> SessionEvidence<T> {
             let held = self.recipient(Some(*domain), Some(Held::Refused)).is_some();
             (held && wants(shown)).then_some(*domain)
         };
-        self.shown.iter().find_map(wants).map(|domain| Question::RefusedBefore { domain })
+        self.shown.iter().find_map(wants).map(|domain| ProofQuestion::RefusedBefore { domain })
     }
 
-    fn has_known_question(&self, questions: &[Question]) -> bool {
-        questions.iter().any(|question| matches!(question, Question::Known { .. }))
+    fn has_known_question(&self, questions: &[ProofQuestion]) -> bool {
+        questions.iter().any(|question| matches!(question, ProofQuestion::Known { .. }))
     }
 
     /// What shows that the refusals behind the last accept were no change of behaviour. `more`: control recipients are
     /// asked before it.
-    fn behind_refusals(&self, context: Context, more: bool) -> Option<Question> {
+    fn behind_refusals(&self, context: Context, more: bool) -> Option<ProofQuestion> {
         let waits = |entry: &Entry<T>| {
             let unproven = self.accepted.is_none_or(|accepted| accepted < entry.at);
             unproven && entry.held != Held::Accepted
@@ -558,10 +558,10 @@ impl<T> SessionEvidence<T> {
             return None;
         }
         if self.has_known(context) {
-            return Some(Question::Known { domain: None });
+            return Some(ProofQuestion::Known { domain: None });
         }
         let asked = self.postmaster.is_some() || context.no_postmaster;
-        (!more && !asked && self.run >= RUN_MIN).then_some(Question::Postmaster)
+        (!more && !asked && self.run >= RUN_MIN).then_some(ProofQuestion::Postmaster)
     }
 
     fn on_control(&mut self, domain: u64, second: bool, told: Told) {

@@ -40,11 +40,11 @@ impl Server {
         accepts
     }
 
-    fn told(&mut self, question: Question) -> Told {
+    fn told(&mut self, question: ProofQuestion) -> Told {
         let exists = match question {
-            Question::Known { .. } | Question::KnownFirst => true,
-            Question::Postmaster => self.has_postmaster,
-            Question::Control { .. } | Question::RefusedBefore { .. } => false,
+            ProofQuestion::Known { .. } | ProofQuestion::KnownFirst => true,
+            ProofQuestion::Postmaster => self.has_postmaster,
+            ProofQuestion::Control { .. } | ProofQuestion::RefusedBefore { .. } => false,
         };
         match self.asked(exists) {
             true => Told::Accepted,
@@ -208,10 +208,10 @@ fn unclear_words_prove_an_accept_where_two_control_recipients_of_different_shape
     assert_eq!((confirmed, unproven, wrong), (40, 0, 0));
     let mut evidence = SessionEvidence::default();
     evidence.hold(true, Held::Accepted, SAID, 1, true);
-    let control = |second| Question::Control { domain: 1, second };
+    let control = |second| ProofQuestion::Control { domain: 1, second };
     assert_eq!(evidence.questions(OTHERS), [control(false)]);
     evidence.told(control(false), Told::RefusedUnclearly);
-    let known = Question::Known { domain: Some(1) };
+    let known = ProofQuestion::Known { domain: Some(1) };
     assert_eq!(evidence.questions(OTHERS), [known, control(true), known]);
     evidence.told(known, Told::Accepted);
     // A domain that accepts everyone but names that look random.
@@ -226,10 +226,10 @@ fn a_domain_that_accepts_everyone_may_refuse_a_mailbox_that_it_closed() {
     for (row, held) in [Held::Accepted, Held::Refused, Held::Accepted].into_iter().enumerate() {
         evidence.hold(row, held, SAID, 1, false);
     }
-    let control = Question::Control { domain: 1, second: false };
+    let control = ProofQuestion::Control { domain: 1, second: false };
     assert_eq!(evidence.questions(OTHERS), [control], "no row stands in for the first control recipient");
     evidence.told(control, Told::Accepted);
-    let again = Question::RefusedBefore { domain: 1 };
+    let again = ProofQuestion::RefusedBefore { domain: 1 };
     assert_eq!(evidence.questions(OTHERS), [again]);
     let mut changed = evidence_with(&evidence_rows(), control, again, Told::Accepted);
     evidence.told(again, Told::Refused);
@@ -244,7 +244,12 @@ fn evidence_rows() -> [Held; 3] {
     [Held::Accepted, Held::Refused, Held::Accepted]
 }
 
-fn evidence_with(rows: &[Held], control: Question, again: Question, told: Told) -> SessionEvidence<usize> {
+fn evidence_with(
+    rows: &[Held],
+    control: ProofQuestion,
+    again: ProofQuestion,
+    told: Told,
+) -> SessionEvidence<usize> {
     let mut evidence = SessionEvidence::default();
     rows.iter().enumerate().for_each(|(row, &held)| evidence.hold(row, held, SAID, 1, false));
     evidence.told(control, Told::Accepted);
@@ -257,7 +262,7 @@ fn an_accepted_control_recipient_contradicts_an_earlier_session() {
     let mut evidence = SessionEvidence::default();
     evidence.refused_elsewhere(1);
     evidence.hold("row", Held::Accepted, SAID, 1, false);
-    evidence.told(Question::Control { domain: 1, second: false }, Told::Accepted);
+    evidence.told(ProofQuestion::Control { domain: 1, second: false }, Told::Accepted);
     assert_eq!(evidence.close(OTHERS, true)[0].proof, Proof::Changed);
     assert!(evidence.has_changed());
 }
@@ -268,16 +273,16 @@ fn a_row_that_was_refused_elsewhere_stands_in_for_no_control_recipient() {
     evidence.refused_elsewhere(1);
     evidence.hold("row", Held::Accepted, SAID, 1, false);
     evidence.hold("closed", Held::Refused, SAID, 1, false);
-    assert_eq!(evidence.questions(OTHERS)[0], Question::Control { domain: 1, second: false });
+    assert_eq!(evidence.questions(OTHERS)[0], ProofQuestion::Control { domain: 1, second: false });
 }
 
 #[test]
 fn a_postmaster_that_is_accepted_counts_once_the_control_recipient_is_refused() {
     let mut evidence = SessionEvidence::default();
     (0..RUN_MIN).for_each(|row| evidence.hold(row, Held::Refused, SAID, 1, false));
-    assert_eq!(evidence.questions(OTHERS), [Question::Postmaster]);
-    evidence.told(Question::Postmaster, Told::Accepted);
-    let control = Question::Control { domain: 1, second: false };
+    assert_eq!(evidence.questions(OTHERS), [ProofQuestion::Postmaster]);
+    evidence.told(ProofQuestion::Postmaster, Told::Accepted);
+    let control = ProofQuestion::Control { domain: 1, second: false };
     assert_eq!(evidence.questions(OTHERS)[0], control);
     evidence.told(control, Told::Refused);
     assert!(!evidence.questions(OTHERS).contains(&control));
@@ -316,7 +321,7 @@ fn a_lost_session_proves_no_refusal_where_a_mailbox_is_known() {
         (Context { honest: true, ..known }, None, Proof::Proven),
     ] {
         let mut evidence = SessionEvidence::default();
-        first.into_iter().for_each(|told| evidence.told(Question::KnownFirst, told));
+        first.into_iter().for_each(|told| evidence.told(ProofQuestion::KnownFirst, told));
         evidence.hold((), Held::Refused, SAID, 1, false);
         assert_eq!(evidence.close(context, false)[0].proof, expected, "{context:?} {first:?}");
     }
@@ -325,7 +330,7 @@ fn a_lost_session_proves_no_refusal_where_a_mailbox_is_known() {
 #[test]
 fn the_next_session_proves_a_refusal_that_is_carried_into_it() {
     let known = Context { known: true, ..OTHERS };
-    let question = Question::Known { domain: None };
+    let question = ProofQuestion::Known { domain: None };
     for (context, told, alive, expected) in [
         (known, Told::Accepted, true, Proof::Proven),
         (known, Told::Accepted, false, Proof::Proven),
@@ -356,10 +361,10 @@ fn the_next_session_proves_a_refusal_that_is_carried_into_it() {
 #[test]
 fn a_known_mailbox_that_is_asked_first_speaks_for_nobody_behind_it() {
     let mut evidence = SessionEvidence::default();
-    evidence.told(Question::KnownFirst, Told::Accepted);
+    evidence.told(ProofQuestion::KnownFirst, Told::Accepted);
     evidence.hold((), Held::Refused, SAID, 1, false);
     let context = Context { known: true, ..OTHERS };
-    assert_eq!(evidence.questions(context), [Question::Known { domain: None }]);
+    assert_eq!(evidence.questions(context), [ProofQuestion::Known { domain: None }]);
 }
 
 #[test]

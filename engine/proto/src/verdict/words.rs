@@ -28,7 +28,7 @@ pub(super) struct Words {
     ends: Vec<u32>,
     /// A sentence or a bracket has ended or begun since the last word.
     apart: bool,
-    /// Host names and links, lower case, parted by spaces.
+    /// Host names and links, lower case, separated by spaces.
     pub(super) links: String,
     /// Echoes of a party, in the order of the text.
     pub(super) marks: Vec<Mark>,

@@ -34,11 +34,11 @@ struct Core {
 }
 
 /// A task, which is away while it is polled, and what wakes it.
-type Place = (Option<Task>, Arc<TaskWaker>, Waker);
+type TaskPlace = (Option<Task>, Arc<TaskWaker>, Waker);
 
 #[derive(Default)]
 struct Tasks {
-    slots: Vec<Option<Place>>,
+    slots: Vec<Option<TaskPlace>>,
     free: Vec<u32>,
 }
 

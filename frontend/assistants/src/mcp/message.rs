@@ -1,18 +1,18 @@
-//! Messages of the Model Context Protocol as they come in one POST, of both of its ages, and the answers to them.
+//! Messages of the Model Context Protocol, one per POST, of both ages of the protocol, and the answers to them.
 //!
-//! Until revision 2025-11-25 a client shakes hands first (`initialize`) and then says its revision in a header. From
-//! 2026-07-28 on each request stands alone: it says its revision in `params._meta`, and says it, its method and the
-//! name of its tool in headers too, which have to agree (SEP-2243, SEP-2575). Nothing is remembered between requests
-//! in either age, so both can come on one connection.
+//! Up to revision 2025-11-25, a client starts with a handshake (`initialize`) and then names its revision in a header. Since
+//! 2026-07-28, each request is independent: it names its revision in `params._meta`. It also names its revision, its
+//! method and its tool in headers, which must match the body (SEP-2243, SEP-2575). The server keeps no state between
+//! requests in either age, so one connection can carry both.
 //!
 //! JSON-RPC 2.0 without batches. <https://modelcontextprotocol.io/specification/2026-07-28/basic>.
 
 use data_encoding::BASE64;
 use serde_json::{Map, Value, json};
 
-/// The revision without a handshake.
+/// The supported revision without a handshake.
 pub const MODERN: &str = "2026-07-28";
-/// Revisions with one, the newest first.
+/// The supported revisions with a handshake, the newest first.
 pub const LEGACY: [&str; 2] = ["2025-11-25", "2025-06-18"];
 
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
@@ -27,7 +27,7 @@ const INTERNAL_ERROR: i64 = -32603;
 const HEADER_MISMATCH: i64 = -32020;
 const UNSUPPORTED_VERSION: i64 = -32022;
 
-/// The headers that say what the body says too; none where there is none, or several.
+/// The headers that repeat values of the body. A header that is missing or present twice is `None`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Headers<'h> {
     /// `MCP-Protocol-Version`.
@@ -38,34 +38,34 @@ pub struct Headers<'h> {
     pub name: Option<&'h str>,
 }
 
-/// Which rules a message is under.
+/// The age of the protocol whose rules apply to a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Age {
-    /// [`LEGACY`].
+    /// A revision of [`LEGACY`].
     Legacy,
-    /// [`MODERN`].
+    /// The revision [`MODERN`].
     Modern,
 }
 
-/// A message that is well-formed.
+/// A well-formed message.
 #[derive(Debug, PartialEq)]
 pub enum Message {
-    /// It wants an answer.
+    /// A message that expects an answer.
     Request(Request),
-    /// It wants none.
+    /// A message that expects no answer.
     Notification,
 }
 
-/// A request.
+/// A message that expects an answer.
 #[derive(Debug, PartialEq)]
 pub struct Request {
-    /// What its answer is known by: a string or an integer.
+    /// The id, which the answer repeats: a string or an integer.
     pub id: Value,
-    /// What is asked.
+    /// The method.
     pub method: String,
-    /// About what.
+    /// The parameters.
     pub params: Map<String, Value>,
-    /// By which rules.
+    /// The age whose rules apply.
     pub age: Age,
 }
 
@@ -81,27 +81,27 @@ pub struct Answer {
 /// Reads a message.
 ///
 /// # Errors
-/// The answer that says what is wrong with it.
+/// The answer to a message that is not valid.
 pub fn read(body: &[u8], headers: Headers<'_>) -> Result<Message, Answer> {
     let wrong = |id, what: &str| error(400, id, INVALID_REQUEST, what, None);
     let message = match serde_json::from_slice(body) {
         Ok(Value::Object(message)) => message,
         Ok(Value::Array(_)) => {
-            return Err(wrong(None, "batches are not taken: send one message in a request"));
+            return Err(wrong(None, "batches are not supported: send one message per request"));
         }
-        Ok(_) => return Err(wrong(None, "a message is a JSON object")),
-        Err(_) => return Err(error(400, None, PARSE_ERROR, "the body is no JSON", None)),
+        Ok(_) => return Err(wrong(None, "a message must be a JSON object")),
+        Err(_) => return Err(error(400, None, PARSE_ERROR, "the body is not JSON", None)),
     };
     let id = match message.get("id") {
         None => None,
         Some(id) if id.is_string() || id.is_i64() || id.is_u64() => Some(id.clone()),
-        Some(_) => return Err(wrong(None, "an id is a string or an integer")),
+        Some(_) => return Err(wrong(None, "id must be a string or an integer")),
     };
     if message.get("jsonrpc") != Some(&json!("2.0")) {
         return Err(wrong(id, "jsonrpc must be \"2.0\""));
     }
     let Some(method) = message.get("method").and_then(Value::as_str).map(str::to_owned) else {
-        return Err(wrong(id, "method must be a string; responses are not awaited here"));
+        return Err(wrong(id, "method must be a string; this server expects no responses"));
     };
     let params = match message.get("params") {
         None => Map::new(),
@@ -118,7 +118,7 @@ pub fn read(body: &[u8], headers: Headers<'_>) -> Result<Message, Answer> {
     Ok(Message::Request(request))
 }
 
-/// A handshake is of the old age, whatever else it says. All else is of the new age if it says anything of it.
+/// The age of a message. A handshake is always legacy. Any other message is modern if a part of it is modern.
 fn age(method: &str, params: &Map<String, Value>, headers: Headers<'_>) -> Age {
     let says_so = params.get("_meta").is_some_and(|meta| meta.get(VERSION_KEY).is_some())
         || method == "server/discover"
@@ -128,7 +128,7 @@ fn age(method: &str, params: &Map<String, Value>, headers: Headers<'_>) -> Age {
 
 fn check_legacy(request: &Request, headers: Headers<'_>) -> Result<(), Answer> {
     match headers.version {
-        // A handshake says its version in the body.
+        // A handshake names its version in the body.
         Some(version) if !LEGACY.contains(&version) && request.method != "initialize" => {
             Err(unsupported(&request.id, version))
         }
@@ -152,7 +152,7 @@ fn check_modern(request: &Request, headers: Headers<'_>) -> Result<(), Answer> {
     match headers.version {
         None => return Err(mismatch("MCP-Protocol-Version", "is missing")),
         Some(header) if header != version => {
-            return Err(mismatch("MCP-Protocol-Version", "does not say what the body says"));
+            return Err(mismatch("MCP-Protocol-Version", "does not match the body"));
         }
         Some(_) => {}
     }
@@ -165,7 +165,7 @@ fn check_modern(request: &Request, headers: Headers<'_>) -> Result<(), Answer> {
     match headers.method {
         None => return Err(mismatch("Mcp-Method", "is missing")),
         Some(header) if header != method => {
-            return Err(mismatch("Mcp-Method", "does not say what the body says"));
+            return Err(mismatch("Mcp-Method", "does not match the body"));
         }
         Some(_) => {}
     }
@@ -174,7 +174,7 @@ fn check_modern(request: &Request, headers: Headers<'_>) -> Result<(), Answer> {
         match headers.name.map(decode_name) {
             None => return Err(mismatch("Mcp-Name", "is missing")),
             Some(header) if header.as_deref() != name => {
-                return Err(mismatch("Mcp-Name", "does not say what the body says"));
+                return Err(mismatch("Mcp-Name", "does not match the body"));
             }
             Some(_) => {}
         }
@@ -182,7 +182,7 @@ fn check_modern(request: &Request, headers: Headers<'_>) -> Result<(), Answer> {
     Ok(())
 }
 
-/// A header's value: plain, or `=?base64?...?=`; none of an encoding that is broken.
+/// The value of a header: plain, or `=?base64?...?=`; `None` if the encoding is broken.
 fn decode_name(header: &str) -> Option<String> {
     match header.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
         Some(encoded) => String::from_utf8(BASE64.decode(encoded.as_bytes()).ok()?).ok(),
@@ -191,7 +191,7 @@ fn decode_name(header: &str) -> Option<String> {
 }
 
 impl Request {
-    /// A result, with what the age wants of every result.
+    /// The answer with a result, and with the fields that the age requires.
     pub fn result(&self, mut result: Value) -> Answer {
         if let (Age::Modern, Some(fields)) = (self.age, result.as_object_mut()) {
             fields.insert("resultType".into(), "complete".into());
@@ -201,20 +201,20 @@ impl Request {
         Answer { status: 200, body: Some(body) }
     }
 
-    /// There is no such method.
+    /// The answer to an unknown method.
     pub fn unknown_method(&self) -> Answer {
         let status = if self.age == Age::Modern { 404 } else { 200 };
         error(status, Some(self.id.clone()), METHOD_NOT_FOUND, "there is no such method", None)
     }
 
-    /// The parameters are not those of the method.
+    /// The answer to parameters that do not fit the method.
     pub fn invalid_params(&self, what: &str) -> Answer {
         error(200, Some(self.id.clone()), INVALID_PARAMS, what, None)
     }
 
-    /// A defect of ours.
+    /// The answer after an internal error.
     pub fn internal_error(&self) -> Answer {
-        let what = "a defect of the service; the header X-Request-Id helps to find it";
+        let what = "internal error; the header X-Request-Id helps to find its cause";
         error(200, Some(self.id.clone()), INTERNAL_ERROR, what, None)
     }
 }
@@ -224,7 +224,7 @@ pub fn server_info() -> Value {
     json!({ "name": "mailprobe", "title": "mailprobe", "version": env!("CARGO_PKG_VERSION") })
 }
 
-/// Every revision that is spoken, the newest first.
+/// All supported revisions, the newest first.
 pub fn versions() -> Vec<&'static str> {
     std::iter::once(MODERN).chain(LEGACY).collect()
 }
@@ -234,7 +234,7 @@ fn unsupported(id: &Value, requested: &str) -> Answer {
     error(400, Some(id.clone()), UNSUPPORTED_VERSION, "Unsupported protocol version", Some(data))
 }
 
-/// An error response; without an id where it is not known which request it is about.
+/// An error response, without an id if the id of the request is not known.
 fn error(status: u16, id: Option<Value>, code: i64, message: &str, data: Option<Value>) -> Answer {
     let mut error = json!({ "code": code, "message": message });
     if let Some(data) = data {

@@ -1,24 +1,24 @@
-//! The tools: what they are called, what they take and give.
+//! The tools: their names, arguments and results.
 //!
-//! Descriptions are for the model that chooses; they say what a call costs.
+//! Descriptions are for the model that chooses a tool. They include the cost of a call.
 
 use api::Reason;
 use serde_json::{Map, Value, json};
 
-/// Checks an address.
+/// The tool that checks an address.
 pub const VERIFY: &str = "verify_email";
-/// Says what is left.
+/// The tool that shows credits and full checks left.
 pub const ACCOUNT: &str = "account";
 
-/// Longest address that is read, as in the API.
+/// Longest address that is read, in characters, as in the API.
 const EMAIL_CHARS_MAX: usize = 320;
 
-/// How an address is to be checked.
+/// The arguments of [`VERIFY`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifyCall {
-    /// The address, as it came.
+    /// The address, not parsed.
     pub email: String,
-    /// With a mail server, for a credit and an attempt.
+    /// Whether the check is full: it asks a mail server and costs a credit and an attempt.
     pub full: bool,
 }
 
@@ -33,7 +33,7 @@ pub fn definitions() -> Value {
 /// A sentence for the model.
 pub fn read_verify(arguments: &Map<String, Value>) -> Result<VerifyCall, &'static str> {
     if arguments.keys().any(|name| name != "email" && name != "mode") {
-        return Err("verify_email takes email and mode, and nothing else.");
+        return Err("verify_email takes only the arguments email and mode.");
     }
     let email = arguments.get("email").and_then(Value::as_str).ok_or("email must be a string.")?;
     if email.chars().count() > EMAIL_CHARS_MAX {
@@ -42,7 +42,7 @@ pub fn read_verify(arguments: &Map<String, Value>) -> Result<VerifyCall, &'stati
     let full = match arguments.get("mode").and_then(Value::as_str) {
         Some("fast") => false,
         Some("full") => true,
-        _ => return Err("mode must be \"fast\" (free) or \"full\" (takes a full check of this connection)."),
+        _ => return Err("mode must be \"fast\" (free) or \"full\" (uses a full check of this connection)."),
     };
     Ok(VerifyCall { email: email.to_owned(), full })
 }
@@ -59,16 +59,16 @@ fn verify_definition() -> Value {
     json!({
         "name": VERIFY,
         "title": "Verify an e-mail address",
-        "description": "Says whether mail to one address would be delivered, and why. mode \"fast\" is free: it looks at \
-            the syntax, typing mistakes in the domain, its mail servers (DNS) and whether it is disposable; it can prove \
-            an address bad, never that the mailbox exists. mode \"full\" asks the recipient's mail server; it takes one of \
-            this connection's few full checks and one credit of the account. Prefer fast; use full where the user wants \
-            to know whether the mailbox exists.",
+        "description": "Checks whether mail to one address would be delivered, and gives the reason. Mode \"fast\" is \
+            free: it checks the syntax, typing mistakes in the domain, the domain's mail servers (DNS) and whether the \
+            domain is disposable. It can prove that an address is bad, but never that the mailbox exists. Mode \"full\" \
+            asks the recipient's mail server. It uses one of this connection's few full checks and one credit of the \
+            account. Prefer fast. Use full if the user wants to know whether the mailbox exists.",
         "inputSchema": {
             "type": "object",
             "properties": {
                 "email": { "type": "string", "maxLength": EMAIL_CHARS_MAX, "description": "The address." },
-                "mode": { "type": "string", "enum": ["fast", "full"], "description": "fast is free; full takes a full check." },
+                "mode": { "type": "string", "enum": ["fast", "full"], "description": "fast is free; full uses one full check." },
             },
             "required": ["email", "mode"],
             "additionalProperties": false,
@@ -77,14 +77,14 @@ fn verify_definition() -> Value {
             "type": "object",
             "properties": {
                 "email": { "type": "string" },
-                "deliverable": { "type": ["boolean", "null"], "description": "True for confirmed mailboxes alone; null if a fast check found no problem." },
+                "deliverable": { "type": ["boolean", "null"], "description": "True only for confirmed mailboxes; null if a fast check found no problem." },
                 "reason": { "type": "string", "enum": Reason::ALL.map(Reason::as_str) },
-                "credits_remaining": { "type": ["integer", "null"], "description": "Credits of the account afterwards; null if nothing was charged." },
-                "cached": { "type": "boolean", "description": "Answered free from the account's own check of the last 24 hours." },
+                "credits_remaining": { "type": ["integer", "null"], "description": "Credits of the account after the check; null if nothing was charged." },
+                "cached": { "type": "boolean", "description": "True if the answer is free because the account checked the address in the last 24 hours." },
                 "mode": { "type": "string" },
-                "suggestion": { "type": ["string", "null"], "description": "The address with its domain's typing mistake put right." },
+                "suggestion": { "type": ["string", "null"], "description": "The address without the typing mistake in its domain." },
                 "checks": { "type": ["object", "null"] },
-                "full_checks_left": { "type": "integer", "description": "Full checks that this connection may still make." },
+                "full_checks_left": { "type": "integer", "description": "Full checks that this connection can still make." },
             },
             "required": ["email", "deliverable", "reason", "full_checks_left"],
         },
@@ -96,8 +96,8 @@ fn account_definition() -> Value {
     json!({
         "name": ACCOUNT,
         "title": "Account and connection",
-        "description": "Says the account's plan and credits, how many full checks this connection may still make, and \
-            until when it lasts. Free.",
+        "description": "Shows the account's plan and credits, how many full checks this connection can still make, \
+            and when the connection ends. Free.",
         "inputSchema": { "type": "object", "additionalProperties": false },
         "outputSchema": {
             "type": "object",

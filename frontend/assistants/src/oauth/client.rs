@@ -1,7 +1,7 @@
-//! Who a client is: one that registered itself, or one whose identifier is the URL of its metadata.
+//! Clients. A client registers itself, or its identifier is the URL of its metadata.
 //!
-//! Either way all that is known of it is what it says itself, but for one thing: a URL is under the control of whoever
-//! has the host. So users are shown the host that gets the code, always, and names only as what they are.
+//! In both cases, all information about a client comes from the client itself, with one exception: the owner of a host
+//! controls the URLs of that host. So users always see the host that gets the code, and a name is shown only as a name.
 
 use super::document::NoDocument;
 use super::uri::Uri;
@@ -10,34 +10,34 @@ use checks::Checks;
 use store::clock;
 use store::{CLIENT_NAME_CHARS_MAX, ClientId, StoreError};
 
-/// What a client that has no name is called.
+/// The name of a client without a name.
 const NAMELESS: &str = "A program without a name";
 
 /// A client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Client {
-    /// Its identifier.
+    /// The identifier of the client.
     pub id: String,
-    /// What it calls itself.
+    /// The name that the client chose.
     pub name: String,
-    /// Where codes may be sent.
+    /// The URIs that codes can be sent to.
     pub redirect_uris: Vec<Uri>,
-    /// The host that vouches for its metadata, if one does.
+    /// The host of its metadata, if the identifier is a URL.
     pub host: Option<String>,
 }
 
 /// Why there is no client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoClient {
-    /// It never registered, or so long ago that it was forgotten; or it is no identifier at all.
+    /// The client never registered, or was deleted after some time, or the identifier is not valid.
     Unknown,
-    /// Its metadata cannot be had or is not such as it must be.
+    /// The metadata cannot be fetched or is not valid.
     Document(NoDocument),
     /// The store cannot be read.
     Store(StoreError),
 }
 
-/// Finds a client; its metadata is fetched if it has to be.
+/// Finds a client. Fetches its metadata if necessary.
 ///
 /// # Errors
 /// [`NoClient`].
@@ -53,21 +53,21 @@ pub async fn find(checks: &Checks, assistants: &Assistants, id: &str) -> Result<
 }
 
 impl Client {
-    /// The redirect URI that was asked for, if it is one of the client's.
+    /// The requested redirect URI, if the client has registered it.
     pub fn redirect(&self, asked: &str) -> Option<Uri> {
         let asked = Uri::parse(asked)?;
         self.redirect_uris.iter().any(|registered| asked.is(registered)).then_some(asked)
     }
 }
 
-/// A name as it can be shown: without what would change how the text around it looks, and not too long.
+/// A name that is safe to show: without characters that change the text around it, and not too long.
 pub fn clean_name(name: &str) -> String {
     let name: String = name.chars().filter(|&c| !is_invisible(c)).take(CLIENT_NAME_CHARS_MAX).collect();
     let name = name.trim();
     if name.is_empty() { NAMELESS.to_owned() } else { name.to_owned() }
 }
 
-/// Control characters, and those that are not seen but turn or join text (Unicode's Bidi_Control and zero widths).
+/// Control characters, and invisible characters that reverse or join text (Bidi_Control of Unicode, and zero widths).
 fn is_invisible(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')

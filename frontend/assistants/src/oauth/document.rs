@@ -1,7 +1,7 @@
 //! Clients that are known by the URL of their metadata (draft-ietf-oauth-client-id-metadata-document).
 //!
-//! A document is fetched when a user who is signed in is to be asked about its client, and kept for a while. So nobody
-//! makes this server fetch anything without having an account, and no more than the [`Fetcher`] lets through.
+//! A document is fetched when a signed-in user opens the consent page of its client, and is kept for some time. So only users
+//! with an account can make this server fetch a document, and the [`Fetcher`] limits the number of fetches.
 
 use super::client::{Client, clean_name};
 use super::fetch::{FetchError, Fetched, Fetcher, WAIT_MAX};
@@ -12,25 +12,25 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use store::clock;
 use store::{REDIRECT_URIS_MAX, UnixMs};
 
-/// How long a document is kept that does not say it, and the bounds of what one may say.
+/// How long a document is kept if its answer sets no time, and the bounds for a time that it sets.
 const KEEP_MS: UnixMs = 10 * 60 * 1000;
 const KEEP_MS_MIN: UnixMs = 60 * 1000;
 const KEEP_MS_MAX: UnixMs = 60 * 60 * 1000;
-/// How long it is remembered that one could not be had.
+/// How long a failure is kept.
 const KEEP_FAILURE_MS: UnixMs = 30 * 1000;
-/// Most documents that are kept.
+/// Most documents and failures that are kept.
 const KEPT_MAX: usize = 256;
 
-/// Why there is no client behind a URL.
+/// Why a URL gives no client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoDocument {
-    /// It could not be fetched.
+    /// The document could not be fetched.
     Fetch(FetchError),
-    /// It is none, for this reason.
+    /// The document is not valid, for this reason.
     Bad(&'static str),
 }
 
-/// The documents, shared by all threads.
+/// The documents that are kept, shared by all threads.
 pub struct Documents {
     fetcher: Fetcher,
     kept: Mutex<HashMap<String, Kept>>,
@@ -42,12 +42,12 @@ struct Kept {
 }
 
 impl Documents {
-    /// None yet.
+    /// An empty store of documents.
     pub fn new(fetcher: Fetcher) -> Documents {
         Documents { fetcher, kept: Mutex::default() }
     }
 
-    /// The client of a URL.
+    /// The client whose metadata is at a URL.
     ///
     /// # Errors
     /// [`NoDocument`].
@@ -62,7 +62,7 @@ impl Documents {
             Err(_elapsed) if fetching.began() => Err(FetchError::Slow),
             Err(_elapsed) => Err(FetchError::Busy),
         };
-        // That too many wait says nothing of this document.
+        // A full queue does not concern this document, so the failure is not kept.
         if matches!(fetched, Err(FetchError::Busy)) {
             return Err(NoDocument::Fetch(FetchError::Busy));
         }
@@ -100,11 +100,14 @@ fn keep_ms(fetched: &Fetched) -> UnixMs {
     said.clamp(KEEP_MS_MIN, KEEP_MS_MAX)
 }
 
-/// Reads a document that was found at this URL.
+/// Reads the document of this URL.
+///
+/// # Errors
+/// [`NoDocument::Bad`].
 pub fn read(url: &Uri, body: &[u8]) -> Result<Client, NoDocument> {
     let bad = NoDocument::Bad;
     let Ok(Value::Object(document)) = serde_json::from_slice(body) else {
-        return Err(bad("it is no JSON object"));
+        return Err(bad("it is not a JSON object"));
     };
     let text = |name: &str| document.get(name).and_then(Value::as_str);
     if text("client_id") != Some(url.as_str()) {
@@ -112,15 +115,15 @@ pub fn read(url: &Uri, body: &[u8]) -> Result<Client, NoDocument> {
     }
     let name = text("client_name").ok_or(bad("it has no client_name"))?;
     if !matches!(document.get("token_endpoint_auth_method").map(Value::as_str), None | Some(Some("none"))) {
-        return Err(bad("its client wants to authenticate itself, and only public clients are taken"));
+        return Err(bad("its client wants to authenticate itself, and only public clients are accepted"));
     }
     if document.contains_key("client_secret") {
-        return Err(bad("it has a client_secret, which everybody could read"));
+        return Err(bad("it has a client_secret, which anyone could read"));
     }
     let uris = document.get("redirect_uris").and_then(Value::as_array);
     let uris = uris.filter(|uris| uris.len() <= REDIRECT_URIS_MAX * 4);
     let uris = uris.ok_or(bad("it has no redirect_uris, or too many"))?;
-    // Of other kinds, as those with a scheme of their own, none is redirected to.
+    // URIs of other kinds, for example with a private scheme, are ignored.
     let redirect_uris: Vec<Uri> = uris.iter().filter_map(|uri| Uri::parse(uri.as_str()?)).collect();
     if redirect_uris.is_empty() {
         return Err(bad("none of its redirect_uris is https or http on the user's computer"));

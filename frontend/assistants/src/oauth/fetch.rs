@@ -1,10 +1,13 @@
-//! Fetches the metadata of clients: a URL of a stranger's, so all about it is bounded.
+//! Fetches the metadata of clients. The URLs come from strangers, so every part of a fetch is bounded.
 //!
-//! One thread, one fetch after another, a short queue. Only `https`, no redirects, so much time and so many bytes. The
-//! addresses of the host pass the same filter as those of mail servers, and the address that was checked is the one
-//! that is connected to: a name that says another address a moment later gets nobody inside.
+//! One thread makes one fetch after another, from a short queue. It uses only `https`, follows no redirects, and limits time
+//! and bytes. The addresses of the host pass the same filter as those of mail servers. The connection goes to the address
+//! that was checked, so a name that resolves to another address later gives no access to internal hosts.
 //!
-//! Certificates are judged by the system's own list of authorities (`SSL_CERT_FILE` names another).
+//! Certificates are verified with the system's list of authorities (`SSL_CERT_FILE` names another list).
+//!
+//! No HTTP client is used: it would have to connect to exactly the address that was checked, and ureq offers its hook for that
+//! (`ureq::unversioned`) without a promise that it stays.
 
 use super::uri::Uri;
 use engine::config::Network;
@@ -21,52 +24,52 @@ use std::thread;
 use std::time::{Duration, Instant};
 use store::{Pending, Reply, StoreError, pending};
 
-/// Fetches that may wait.
+/// Most fetches that wait.
 const WAITING_MAX: usize = 8;
-/// For a fetch with those before it. A system that looks up names slowly must not keep users waiting.
+/// Longest time for a fetch and the fetches before it. It protects users from slow name lookups of the system.
 pub const WAIT_MAX: Duration = Duration::from_secs(15);
-/// For all of one fetch but the look-up of the name, which the system bounds.
+/// Longest time for one fetch, without the lookup of the name, which the system limits.
 const TIME_MAX: Duration = Duration::from_secs(5);
-/// For a connection to one address.
+/// Longest time to connect to one address.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
-/// Addresses of a host that are tried.
+/// Most addresses of a host that are tried.
 const ADDRESSES_MAX: usize = 3;
-/// Largest answer, with its head. Documents have some hundred bytes; the draft suggests 5 KiB.
+/// Largest answer, with its head, in bytes. Documents have some hundred bytes; the draft suggests 5 KiB.
 const BYTES_MAX: usize = 32 * 1024;
-/// Most that is read of a connection: the answer with TLS's own, of which certificates are the most.
+/// Most bytes that are read from a connection: the answer and the overhead of TLS, which is mostly certificates.
 const RAW_BYTES_MAX: usize = 128 * 1024;
 const HEADERS_MAX: usize = 64;
 
-/// What was fetched.
+/// The result of a fetch.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Fetched {
-    /// The body of a 200.
+    /// The body of an answer with status 200.
     pub body: Vec<u8>,
-    /// For how long the answer may be kept, where it says so.
+    /// How long the answer can be kept, in seconds, if it says so.
     pub max_age_s: Option<u64>,
 }
 
-/// Why nothing was fetched. No text has more of the URL than its owner wrote.
+/// Why a fetch failed. No text contains more of the URL than its owner wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FetchError {
-    /// Too many wait.
+    /// Too many fetches wait.
     Busy,
-    /// The host has no address that may be contacted.
+    /// The host has no address that can be contacted.
     Address,
-    /// No connection, or it broke, or the certificate is not good: what the system says.
+    /// The connection failed or broke, or the certificate is not valid; with the message of the system.
     Connection(String),
-    /// It took too long.
+    /// The fetch took too long.
     Slow,
-    /// The answer has another status.
+    /// The status of the answer is not 200.
     Status(u16),
-    /// It is too large, or no HTTP, or not JSON.
+    /// The answer is too large, not HTTP, or not JSON.
     Answer(&'static str),
 }
 
 impl fmt::Display for FetchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            FetchError::Busy => f.write_str("too much is being fetched; try again in a moment"),
+            FetchError::Busy => f.write_str("too many documents are being fetched; try again in a moment"),
             FetchError::Address => f.write_str("its host has no address that may be contacted"),
             FetchError::Connection(why) => write!(f, "no connection: {why}"),
             FetchError::Slow => f.write_str("it took too long"),
@@ -76,7 +79,7 @@ impl fmt::Display for FetchError {
     }
 }
 
-/// For the channel between threads, which is the store's: it says so when one end is gone.
+/// The channel between threads is from the store. It reports an error when one end is gone.
 impl From<StoreError> for FetchError {
     fn from(_: StoreError) -> FetchError {
         FetchError::Busy
@@ -92,10 +95,10 @@ impl From<io::Error> for FetchError {
     }
 }
 
-/// See the module. The thread ends when this is dropped.
+/// Handle of the fetching thread. The thread ends when this is dropped.
 pub struct Fetcher {
     jobs: SyncSender<Job>,
-    /// Some authority is known, so that some certificate can be good.
+    /// Whether the system knows at least one authority. Without one, no certificate is valid.
     pub usable: bool,
 }
 
@@ -106,25 +109,25 @@ struct Job {
     reply: Reply<Fetched, FetchError>,
 }
 
-/// A fetch that was asked for.
+/// A requested fetch.
 pub struct Fetching {
     began: Arc<AtomicBool>,
-    /// What comes of it.
+    /// The result, when it is there.
     pub answer: Pending<Fetched, FetchError>,
 }
 
 impl Fetching {
-    /// Whether its turn has come: what takes long from then on is the host's doing.
+    /// Whether the fetch has begun. From then on, the host causes any delay.
     pub fn began(&self) -> bool {
         self.began.load(Ordering::Relaxed)
     }
 }
 
 impl Fetcher {
-    /// Starts the thread. `allowed` are the networks that may be contacted though they are not public.
+    /// Starts the thread. The networks in `allowed` can be contacted although they are not public.
     ///
     /// # Errors
-    /// The thread could not be started, or TLS cannot be had.
+    /// The thread could not be started, or TLS is not available.
     pub fn start(allowed: Vec<Network>) -> io::Result<Fetcher> {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -142,7 +145,7 @@ impl Fetcher {
         Ok(Fetcher { jobs, usable })
     }
 
-    /// Fetches; [`FetchError::Busy`] when too many wait.
+    /// Requests a fetch; [`FetchError::Busy`] if too many fetches wait.
     pub fn fetch(&self, uri: Uri) -> Fetching {
         let (reply, answer) = pending();
         let began = Arc::new(AtomicBool::new(false));
@@ -160,7 +163,7 @@ impl Fetcher {
 fn work(queue: &Receiver<Job>, config: &Arc<ClientConfig>, allowed: &[Network]) {
     while let Ok(Job { uri, asked, began, reply }) = queue.recv() {
         if asked.elapsed() >= WAIT_MAX {
-            // Nobody waits for it any longer.
+            // The requester no longer waits for this fetch.
             reply.answer(Err(FetchError::Busy));
             continue;
         }
@@ -200,8 +203,8 @@ fn left(deadline: Instant) -> io::Result<Duration> {
     left.ok_or_else(|| io::ErrorKind::TimedOut.into())
 }
 
-/// A connection by the end of whose time all is done, in however small pieces it comes, and of which so much is read.
-/// TLS reads as often as it takes to have a record whole, so the time has to be kept below it.
+/// A connection with a deadline for all reads and writes, and a limit of bytes. TLS repeats reads until a record is
+/// complete, so the deadline must apply below TLS.
 struct Bounded {
     stream: TcpStream,
     deadline: Instant,
@@ -232,7 +235,7 @@ impl Write for Bounded {
     }
 }
 
-/// Asks, and reads all that is answered.
+/// Sends the request and reads the whole answer.
 fn converse(uri: &Uri, mut stream: StreamOwned<ClientConnection, Bounded>) -> Result<Vec<u8>, FetchError> {
     let host = uri.host();
     let authority = if uri.port() == 443 { host.to_owned() } else { format!("{host}:{}", uri.port()) };
@@ -247,7 +250,7 @@ fn converse(uri: &Uri, mut stream: StreamOwned<ClientConnection, Bounded>) -> Re
         match stream.read(&mut piece) {
             Ok(0) => return Ok(answer),
             Ok(length) => answer.extend_from_slice(&piece[..length]),
-            // An end without TLS's own farewell; whether all is there, the answer's length says.
+            // The connection ended without a close_notify of TLS. The length of the answer shows whether it is complete.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(answer),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error.into()),
@@ -258,9 +261,12 @@ fn converse(uri: &Uri, mut stream: StreamOwned<ClientConnection, Bounded>) -> Re
     }
 }
 
-/// Reads an answer (RFC 9112) that ended with its connection.
+/// Parses a whole answer (RFC 9112). The connection has ended.
+///
+/// # Errors
+/// [`FetchError::Status`] or [`FetchError::Answer`].
 pub fn read(answer: &[u8]) -> Result<Fetched, FetchError> {
-    const NO_HTTP: FetchError = FetchError::Answer("its host does not talk HTTP");
+    const NO_HTTP: FetchError = FetchError::Answer("its host does not answer with valid HTTP");
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut head = httparse::Response::new(&mut headers);
     let Ok(httparse::Status::Complete(length)) = head.parse(answer) else { return Err(NO_HTTP) };
@@ -274,14 +280,14 @@ pub fn read(answer: &[u8]) -> Result<Fetched, FetchError> {
         found.and_then(|header| std::str::from_utf8(header.value).ok()).map(str::trim)
     };
     if !header("content-type").is_some_and(|kind| kind.to_ascii_lowercase().contains("json")) {
-        return Err(FetchError::Answer("its document does not say that it is JSON"));
+        return Err(FetchError::Answer("its document is not declared as JSON"));
     }
     let rest = &answer[length..];
     let body = match (header("transfer-encoding"), header("content-length")) {
         (Some(coding), None) if coding.eq_ignore_ascii_case("chunked") => unchunk(rest).ok_or(NO_HTTP)?,
         (None, Some(length)) => {
             let length = length.parse::<usize>().map_err(|_| NO_HTTP)?;
-            rest.get(..length).ok_or(FetchError::Answer("its document breaks off"))?.to_vec()
+            rest.get(..length).ok_or(FetchError::Answer("its document is incomplete"))?.to_vec()
         }
         (None, None) => rest.to_vec(),
         _ => return Err(NO_HTTP),
@@ -289,7 +295,7 @@ pub fn read(answer: &[u8]) -> Result<Fetched, FetchError> {
     Ok(Fetched { body, max_age_s: header("cache-control").and_then(max_age) })
 }
 
-/// RFC 9112 7.1, without trailers.
+/// Decodes a chunked body (RFC 9112 7.1), without trailers.
 fn unchunk(mut rest: &[u8]) -> Option<Vec<u8>> {
     let mut body = Vec::new();
     loop {
@@ -306,7 +312,7 @@ fn unchunk(mut rest: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// RFC 9111 5.2.2: the seconds of `max-age`, and none at all where nothing may be kept.
+/// The seconds of `max-age` (RFC 9111 5.2.2); 0 if the answer must not be kept.
 fn max_age(control: &str) -> Option<u64> {
     let directives = || control.split(',').map(|directive| directive.trim().to_ascii_lowercase());
     if directives().any(|directive| directive == "no-store" || directive == "no-cache") {
@@ -339,7 +345,7 @@ mod tests {
 
     #[test]
     fn all_else_is_refused() {
-        let no_http = || Err(FetchError::Answer("its host does not talk HTTP"));
+        let no_http = || Err(FetchError::Answer("its host does not answer with valid HTTP"));
         check("", no_http());
         check("220 mail.example ESMTP\r\n", no_http());
         check(&format!("{JSON}Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{{}}"), no_http());
@@ -348,11 +354,11 @@ mod tests {
         check(&format!("{JSON}Content-Length: x\r\n\r\n{{}}"), no_http());
         check(
             &format!("{JSON}Content-Length: 3\r\n\r\n{{}}"),
-            Err(FetchError::Answer("its document breaks off")),
+            Err(FetchError::Answer("its document is incomplete")),
         );
         check(
             "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n{}",
-            Err(FetchError::Answer("its document does not say that it is JSON")),
+            Err(FetchError::Answer("its document is not declared as JSON")),
         );
         check(
             "HTTP/1.1 302 Found\r\nLocation: https://169.254.169.254/\r\n\r\n",
@@ -428,7 +434,7 @@ mod tests {
         work(&queue, &tls(), &[]);
         assert!(first.began());
         assert_eq!(first.answer.wait(), Err(FetchError::Address));
-        assert!(!began.load(Ordering::Relaxed), "nobody waits for it");
+        assert!(!began.load(Ordering::Relaxed), "no requester waits for it");
         assert_eq!(late.wait(), Err(FetchError::Busy));
     }
 }

@@ -1,17 +1,17 @@
-//! Proof Key for Code Exchange (RFC 7636) by the method S256, which alone is taken (OAuth 2.1 7.5.2).
+//! Proof Key for Code Exchange (RFC 7636) with the method S256, the only one that is accepted (OAuth 2.1 7.5.2).
 
 use super::secret::sha256;
 use data_encoding::BASE64URL_NOPAD;
 
-/// The method's name.
+/// The name of the method.
 pub const METHOD: &str = "S256";
 
-/// Reads a challenge: the SHA-256 that its verifier must have.
+/// Parses a challenge: the SHA-256 of its verifier.
 pub fn challenge(text: &str) -> Option<[u8; 32]> {
     BASE64URL_NOPAD.decode(text.as_bytes()).ok()?.try_into().ok()
 }
 
-/// The challenge of a verifier; none of a text that cannot be one (RFC 7636 4.1).
+/// The challenge of a verifier; `None` if the text is not a valid verifier (RFC 7636 4.1).
 pub fn answer(verifier: &str) -> Option<[u8; 32]> {
     let unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let fits = (43..=128).contains(&verifier.len()) && verifier.bytes().all(unreserved);

@@ -1,8 +1,8 @@
-//! `POST /oauth/register`: clients make themselves known (RFC 7591).
+//! `POST /oauth/register`: registration of clients (RFC 7591).
 //!
-//! Anybody may, so it means nothing but that codes go to one of the URIs that were named. It is bounded by what a
-//! network may register in an hour, or all callers together where networks cannot be told apart, by the time after
-//! which an unused client is forgotten, and by how many there are.
+//! Anyone can register a client. So a registration proves nothing; it only ensures that codes go to one of the registered
+//! URIs. Three limits apply: the number of registrations per network and hour, or of all callers together if networks cannot
+//! be told apart; the time after which an unused client is deleted; and the number of clients.
 
 use super::client::clean_name;
 use super::site::SCOPE;
@@ -43,7 +43,10 @@ pub async fn register(call: Call) -> Reply {
     }
 }
 
-/// The name and the redirect URIs; else an error code of RFC 7591 3.2.2 and why.
+/// Reads the name and the redirect URIs.
+///
+/// # Errors
+/// An error code of RFC 7591 3.2.2 and a sentence.
 pub fn read(metadata: &Map<String, Value>) -> Result<(String, Vec<String>), (&'static str, &'static str)> {
     let bad = |why| ("invalid_client_metadata", why);
     let bad_uri = |why| ("invalid_redirect_uri", why);
@@ -63,7 +66,7 @@ pub fn read(metadata: &Map<String, Value>) -> Result<(String, Vec<String>), (&'s
         };
         if !given.iter().any(|item| item == needed) {
             return Err(bad(
-                "only grant_types with authorization_code and response_types with code are taken",
+                "grant_types must include authorization_code, and response_types must include code",
             ));
         }
     }
@@ -74,7 +77,8 @@ pub fn read(metadata: &Map<String, Value>) -> Result<(String, Vec<String>), (&'s
     Ok((clean_name(name), uris))
 }
 
-/// What was registered, which need not be what was asked for (RFC 7591 3.2.1): there are public clients alone.
+/// The answer with the registered values. They can differ from the requested values (RFC 7591 3.2.1), because all clients
+/// are public.
 fn answer(client: &Client) -> Reply {
     super::json_reply(
         201,

@@ -1,9 +1,9 @@
-//! Codes and tokens: random, opaque, and kept as hashes alone.
+//! Codes and tokens: random, opaque, and stored only as hashes.
 //!
-//! 256 random bits need neither salt nor a slow hash. What they are is written before them, for secret scanners and
-//! for people. A refresh token has two parts of 256 bits: one that all of its connection share, which finds it, and
-//! one that changes with each use (RFC 9700 4.14.2). So an old one is known as such for as long as the connection
-//! lasts, and one row remembers all of them.
+//! 256 random bits need neither a salt nor a slow hash. A prefix names the kind of the secret, for secret scanners and for
+//! readers. A refresh token has two parts of 256 bits. All refresh tokens of a connection share the first part, which finds
+//! the connection. The second part changes with each use (RFC 9700 4.14.2). So an old refresh token is recognized as long as
+//! the connection lasts, and one row in the store is enough for all of them.
 
 use data_encoding::BASE64URL_NOPAD;
 use std::fmt;
@@ -12,10 +12,10 @@ use store::SecretHash;
 const CODE: &str = "mp_ac_";
 const ACCESS: &str = "mp_at_";
 const REFRESH: &str = "mp_rt_";
-/// Base64 of 256 bits.
+/// Characters of 256 bits in Base64.
 const PART_CHARS: usize = 43;
 
-/// A code or an access token, in clear: given out once, and forgotten.
+/// A code or an access token in clear text. It is given to the client once and is not stored.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -23,7 +23,7 @@ impl Secret {
     /// A new authorization code.
     ///
     /// # Errors
-    /// Whatever the operating system says when asked for random bits.
+    /// The error of the operating system: it gives no random bits.
     pub fn code() -> Result<Secret, std::io::Error> {
         Ok(Secret(format!("{CODE}{}", random_part()?)))
     }
@@ -36,28 +36,28 @@ impl Secret {
         Ok(Secret(format!("{ACCESS}{}", random_part()?)))
     }
 
-    /// Reads a code as it came.
+    /// Parses a code.
     pub fn parse_code(text: &str) -> Option<Secret> {
         parse(CODE, 1, text).map(|_| Secret(text.to_owned()))
     }
 
-    /// Reads an access token as it came.
+    /// Parses an access token.
     pub fn parse_access(text: &str) -> Option<Secret> {
         parse(ACCESS, 1, text).map(|_| Secret(text.to_owned()))
     }
 
-    /// What is kept of it.
+    /// The hash, which the store keeps.
     pub fn hash(&self) -> SecretHash {
         sha256(self.0.as_bytes())
     }
 
-    /// The secret itself, for the one whom it is made for.
+    /// The secret in clear text, for its client.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 }
 
-/// A refresh token, in clear.
+/// A refresh token in clear text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RefreshToken {
     family: String,
@@ -65,7 +65,7 @@ pub struct RefreshToken {
 }
 
 impl RefreshToken {
-    /// The first one of a connection.
+    /// The first refresh token of a connection.
     ///
     /// # Errors
     /// As [`Secret::code`].
@@ -73,7 +73,7 @@ impl RefreshToken {
         Ok(RefreshToken { family: random_part()?, part: random_part()? })
     }
 
-    /// The one that comes after this.
+    /// The successor of this refresh token.
     ///
     /// # Errors
     /// As [`Secret::code`].
@@ -81,23 +81,23 @@ impl RefreshToken {
         Ok(RefreshToken { family: self.family.clone(), part: random_part()? })
     }
 
-    /// Reads one as it came.
+    /// Parses a refresh token.
     pub fn parse(text: &str) -> Option<RefreshToken> {
         let (family, part) = parse(REFRESH, 2, text)?.split_at(PART_CHARS);
         Some(RefreshToken { family: family.to_owned(), part: part.to_owned() })
     }
 
-    /// What is kept of the part that all of its connection share.
+    /// The hash of the part that all refresh tokens of a connection share.
     pub fn family_hash(&self) -> SecretHash {
         sha256(self.family.as_bytes())
     }
 
-    /// What is kept of the part that is its own.
+    /// The hash of the part that only this refresh token has.
     pub fn hash(&self) -> SecretHash {
         sha256(self.part.as_bytes())
     }
 
-    /// The token itself, for the one whom it is made for.
+    /// The token in clear text, for its client.
     pub fn reveal(&self) -> String {
         format!("{REFRESH}{}{}", self.family, self.part)
     }
@@ -115,7 +115,7 @@ impl fmt::Debug for RefreshToken {
     }
 }
 
-/// SHA-256.
+/// The SHA-256 of some bytes.
 pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     let mut hash = [0; 32];
     hash.copy_from_slice(ring::digest::digest(&ring::digest::SHA256, bytes).as_ref());
@@ -128,7 +128,7 @@ fn random_part() -> Result<String, std::io::Error> {
     Ok(BASE64URL_NOPAD.encode(&bits))
 }
 
-/// What stands behind the prefix, if it has the right length and letters.
+/// The text after the prefix, if its length and characters are valid.
 fn parse<'t>(prefix: &str, parts: usize, text: &'t str) -> Option<&'t str> {
     let rest = text.strip_prefix(prefix)?;
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';

@@ -1,16 +1,16 @@
-//! Where this server is for assistants and their users: its own URLs, which tokens and metadata name.
+//! The URLs of this server for assistants and their users. Tokens and metadata contain them.
 //!
-//! They must be known for sure. A name taken from a request would let whoever sends one decide for whom a token is
-//! (RFC 9728 7.4), so there are no connections of assistants unless the operator said where the server is, or it
-//! listens on this computer alone.
+//! The URLs must be trustworthy. If the host came from a request, the sender of the request could choose the audience of a
+//! token (RFC 9728 7.4). So assistants can connect only if the operator configured the URL of the server, or if the server
+//! listens only on this computer.
 
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 
-/// The one thing that a connection allows.
+/// The only scope of a connection.
 pub const SCOPE: &str = "verify";
 
-/// Path of the protected resource: the one that assistants talk to.
+/// Path of the protected resource: the MCP endpoint.
 pub const MCP: &str = "/mcp";
 pub const AUTHORIZE: &str = "/oauth/authorize";
 pub const TOKEN: &str = "/oauth/token";
@@ -18,7 +18,7 @@ pub const REVOKE: &str = "/oauth/revoke";
 pub const REGISTER: &str = "/oauth/register";
 pub const RESOURCE_METADATA: &str = "/.well-known/oauth-protected-resource/mcp";
 
-/// See the module.
+/// The origin of this server, and the URLs below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Site {
     /// Scheme and authority, without a slash at the end.
@@ -26,48 +26,48 @@ pub struct Site {
 }
 
 impl Site {
-    /// From the setting `public_url`, else from where the server listens.
+    /// The site from the setting `public_url`, otherwise from the address of the listener.
     ///
     /// # Errors
-    /// One sentence that says why there can be no connections of assistants.
+    /// One sentence with the reason why assistants cannot connect.
     pub fn new(public_url: Option<&str>, listen: SocketAddr, tls: bool) -> Result<Site, &'static str> {
         let Some(url) = public_url else {
             let scheme = if tls { "https" } else { "http" };
             return if listen.ip().is_loopback() {
                 Ok(Site { origin: format!("{scheme}://{listen}") })
             } else {
-                Err("assistants cannot connect: set public_url to where they find this server")
+                Err("assistants cannot connect: set public_url to the URL of this server")
             };
         };
         let origin = url.trim_end_matches('/');
         let authority = origin.split_once("://").map_or("", |(_, authority)| authority);
         if authority.contains('/') {
-            return Err("assistants cannot connect: public_url has a path, and they need an origin");
+            return Err("assistants cannot connect: public_url must not have a path");
         }
         let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
         let here = matches!(host, "localhost" | "127.0.0.1" | "[::1]");
         if !here && !origin.starts_with("https://") {
-            return Err("assistants cannot connect: public_url is not https");
+            return Err("assistants cannot connect: public_url must be https");
         }
         Ok(Site { origin: origin.to_ascii_lowercase() })
     }
 
-    /// The issuer of tokens (RFC 8414 2), and what `Origin` says of pages of ours.
+    /// The issuer of tokens (RFC 8414 2), and the `Origin` of pages of this server.
     pub fn issuer(&self) -> &str {
         &self.origin
     }
 
-    /// A URL of ours.
+    /// A URL of this server.
     pub fn url(&self, path: &str) -> String {
         format!("{}{path}", self.origin)
     }
 
-    /// For whom tokens are (RFC 8707 2).
+    /// The resource that tokens are for (RFC 8707 2).
     pub fn resource(&self) -> String {
         self.url(MCP)
     }
 
-    /// Whether this is what tokens are for; scheme and host in any case, as they mean the same.
+    /// Whether this is the resource that tokens are for. Scheme and host are compared without regard to case.
     pub fn is_resource(&self, resource: &str) -> bool {
         let (origin, path) = resource.split_at_checked(self.origin.len()).unwrap_or((resource, ""));
         origin.eq_ignore_ascii_case(&self.origin) && path == MCP
@@ -105,7 +105,7 @@ impl Site {
         })
     }
 
-    /// The challenge that a 401 carries (RFC 6750 3, RFC 9728 5.1). `error` is for who came with a token.
+    /// The challenge in a 401 answer (RFC 6750 3, RFC 9728 5.1). It contains `error` if the request had a token.
     pub fn challenge(&self, with_token: bool) -> String {
         let error = if with_token { "error=\"invalid_token\", " } else { "" };
         let metadata = self.url(RESOURCE_METADATA);

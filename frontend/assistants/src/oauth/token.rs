@@ -1,5 +1,5 @@
-//! `POST /oauth/token` and `POST /oauth/revoke`: tokens for codes and for refresh tokens (OAuth 2.1 3.2), and their
-//! end (RFC 7009). What is given out and what ends is decided in the store, in one transaction each.
+//! `POST /oauth/token` and `POST /oauth/revoke`: exchange of codes and refresh tokens for tokens (OAuth 2.1 3.2), and
+//! revocation (RFC 7009). The store decides each request in one transaction.
 
 use super::pkce;
 use super::secret::{RefreshToken, Secret};
@@ -12,7 +12,7 @@ use serde_json::json;
 use store::clock;
 use store::{GrantError, Granted, NextTokens, Redemption, Renewal, URI_BYTES_MAX, UnixMs};
 
-/// Exchanges a code or a refresh token.
+/// Exchanges a code or a refresh token for new tokens.
 pub async fn exchange(call: Call) -> Reply {
     let outcome = match Fields::read(&call.body) {
         Ok(fields) => match fields.required("grant_type") {
@@ -30,7 +30,7 @@ pub async fn exchange(call: Call) -> Reply {
     outcome.unwrap_or_else(|reply| reply)
 }
 
-/// Ends a token, or with a refresh token the whole connection. That there is nothing to end is no error.
+/// Revokes an access token. Revoking a refresh token ends the whole connection. An unknown token is not an error.
 pub async fn revoke(call: Call) -> Reply {
     let ended = async {
         let fields = Fields::read(&call.body)?;
@@ -88,7 +88,7 @@ async fn renew(call: &Call, fields: &Fields) -> Result<Reply, Reply> {
     answer(granted, &access, &refresh, now)
 }
 
-/// OAuth 2.1 3.2.3.
+/// The answer with new tokens (OAuth 2.1 3.2.3).
 fn answer(
     granted: Result<Granted, GrantError>,
     access: &Secret,
@@ -98,7 +98,7 @@ fn answer(
     let granted = match granted {
         Ok(granted) => granted,
         Err(GrantError::Reused) => {
-            tracing::warn!("a code or refresh token was used twice; its connection is ended");
+            tracing::warn!("a code or refresh token was used twice; its connection has ended");
             return Err(invalid_grant());
         }
         Err(GrantError::Unknown) => return Err(invalid_grant()),
@@ -143,7 +143,7 @@ impl Fields {
             .ok_or_else(missing)
     }
 
-    /// Tokens are for one resource; who names one must mean it (RFC 8707 2.2).
+    /// Checks the resource, if the request names one. Tokens are only for this resource (RFC 8707 2.2).
     fn check_resource(&self, call: &Call) -> Result<(), Reply> {
         match self.given("resource")? {
             Some(resource) if !call.assistants.site.is_resource(resource) => {

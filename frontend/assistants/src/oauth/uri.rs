@@ -1,9 +1,9 @@
-//! URIs of clients: where they are redirected to, and where their metadata is. Read strictly, so that what is shown
-//! to a user, compared and connected to is the same host.
+//! URIs of clients: redirect URIs, and URLs of their metadata. The parser is strict, so the host that is shown to a user,
+//! the host that is compared and the host that is connected to are the same.
 //!
-//! Two kinds are taken: `https` with a name, and `http` with a name or address of this computer, on which a program
-//! waits for its answer (RFC 8252 7.3). No user information, no fragment, nothing but printable ASCII, lower-case
-//! hosts.
+//! Two kinds are accepted: `https` with a name, and `http` with a name or address of the user's computer, on which a program
+//! waits for its answer (RFC 8252 7.3). User information and fragments are refused. All characters must be printable ASCII,
+//! and hosts must be lower-case.
 
 use store::URI_BYTES_MAX;
 
@@ -14,12 +14,12 @@ pub struct Uri {
     https: bool,
     host: String,
     port: Option<u16>,
-    /// From the first slash on; empty if there is none.
+    /// Path and query, from the first `/` or `?`; empty if there is neither.
     rest: String,
 }
 
 impl Uri {
-    /// Reads one; none where it is of neither kind.
+    /// Parses a URI; `None` if it is of neither kind.
     pub fn parse(text: &str) -> Option<Uri> {
         let fits = text.len() <= URI_BYTES_MAX
             && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"#\\\"<>^`{|}".contains(&byte));
@@ -42,17 +42,17 @@ impl Uri {
         })
     }
 
-    /// As it was written.
+    /// The URI as it was written.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The host, as people are shown it.
+    /// The host, as users see it.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// Whether it leads to a program on the user's computer.
+    /// Whether the URI leads to a program on the user's computer.
     pub fn is_loopback(&self) -> bool {
         !self.https
     }
@@ -62,27 +62,27 @@ impl Uri {
         self.port.unwrap_or(if self.https { 443 } else { 80 })
     }
 
-    /// Path and query, as a request names them.
+    /// Path and query, for a request.
     pub fn target(&self) -> &str {
         &self.rest
     }
 
-    /// Whether it may be where a client's metadata is (draft-ietf-oauth-client-id-metadata-document 3): `https`, with
-    /// a path that has no dot segments, and no query.
+    /// Whether the URI can name the metadata of a client (draft-ietf-oauth-client-id-metadata-document 3): `https`, with
+    /// a path without dot segments, and without a query.
     pub fn names_a_document(&self) -> bool {
         let dots = |segment: &str| matches!(segment, "." | "..");
         self.https && self.rest.len() > 1 && !self.rest.contains('?') && !self.rest.split('/').any(dots)
     }
 
-    /// Whether it is this registered one: to the letter, but for the port of a program on the user's computer, which
-    /// takes one that is free (RFC 8252 7.3).
+    /// Whether the URI equals a registered one, character by character. The port of a program on the user's computer can
+    /// differ, because such a program uses any free port (RFC 8252 7.3).
     pub fn is(&self, registered: &Uri) -> bool {
         let alike = self.is_loopback() && registered.is_loopback();
         self.text == registered.text
             || (alike && self.host == registered.host && self.rest == registered.rest)
     }
 
-    /// With these parameters added to its query.
+    /// The URI with these parameters added to its query.
     pub fn with(&self, parameters: &[(&str, &str)]) -> String {
         let mut text = self.text.clone();
         let mut mark = if self.rest.contains('?') { '&' } else { '?' };
@@ -97,7 +97,7 @@ impl Uri {
     }
 }
 
-/// `name=value` pairs as a query has them.
+/// A query of `name=value` pairs.
 pub fn query(parameters: &[(&str, &str)]) -> String {
     let mut text = String::new();
     for (name, value) in parameters {
@@ -111,7 +111,7 @@ pub fn query(parameters: &[(&str, &str)]) -> String {
     text
 }
 
-/// All but the unreserved characters as percent escapes (RFC 3986 2.3).
+/// Appends a value. All characters except the unreserved ones become percent escapes (RFC 3986 2.3).
 fn push_encoded(text: &mut String, value: &str) {
     for byte in value.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
@@ -124,7 +124,7 @@ fn push_encoded(text: &mut String, value: &str) {
 }
 
 fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
-    // The colons of an IPv6 address stand in brackets.
+    // The colons of an IPv6 address are in brackets.
     let after = authority.rfind(']').map_or(0, |at| at + 1);
     match authority[after..].find(':') {
         None => Some((authority, None)),
@@ -137,8 +137,9 @@ fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
     }
 }
 
-/// A name of DNS, in lower case and A-labels; no address: those have no certificate that anybody vouches for. Resolvers of
-/// systems take a name for an IPv4 address whose last label is a number, hexadecimal ones too (`0x7f000001`, `127.0x1`).
+/// Whether a host is a DNS name, in lower case and A-labels. Addresses are refused, because authorities issue no certificates
+/// for them. System resolvers read a name as an IPv4 address if its last label is a number, also a hexadecimal one
+/// (`0x7f000001`, `127.0x1`).
 fn is_name(host: &str) -> bool {
     let label = |label: &str| {
         (1..=63).contains(&label.len())

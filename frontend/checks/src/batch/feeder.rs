@@ -6,7 +6,7 @@
 use super::new_batches::NewBatches;
 use super::queue::{Limits, Queue, Row, Ticket};
 use crate::convert;
-use crate::counters::{Checked, Tally, count};
+use crate::counters::{CountedCheck, Tally, count};
 use crate::engine_client::EngineHandle;
 use crate::panics::forget;
 use crate::runtime::{self, Driver};
@@ -198,7 +198,7 @@ impl Feeder {
         let verdicts: Vec<Reason> = answers.iter().filter_map(verdict).collect();
         let completed = self.store.answer_rows(answers, clock::now()).await?;
         for reason in verdicts {
-            self.tally.checked(Checked { mode: "batch", reason: reason.as_str() });
+            self.tally.checked(CountedCheck { mode: "batch", reason: reason.as_str() });
         }
         if !completed.is_empty() {
             tracing::debug!(batches = completed.len(), "batches are complete");

@@ -7,10 +7,10 @@ use store::OpenBatch;
 /// Between the frontend threads and the feeder. A batch that is lost here is only late: the store has it, and the
 /// next start takes it up.
 #[derive(Default)]
-pub struct NewBatches(Mutex<State>);
+pub struct NewBatches(Mutex<Arrivals>);
 
 #[derive(Default)]
-struct State {
+struct Arrivals {
     /// As many as are created until the feeder looks: a few words each.
     arrived: Vec<OpenBatch>,
     closed: bool,
@@ -55,12 +55,12 @@ impl NewBatches {
         Poll::Pending
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Arrivals> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn wake(mut state: MutexGuard<'_, State>) {
+fn wake(mut state: MutexGuard<'_, Arrivals>) {
     let feeder = state.feeder.take();
     drop(state);
     if let Some(feeder) = feeder {

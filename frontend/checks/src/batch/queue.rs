@@ -74,7 +74,7 @@ pub struct Row {
 pub type Ticket = u64;
 
 /// An address of a batch, with all the rows that have it.
-pub struct Question {
+pub struct RowQuestion {
     /// Whose batch.
     pub account: AccountId,
     /// The address.
@@ -95,7 +95,7 @@ pub struct Question {
 struct Account {
     /// Batches whose turn has not come.
     unloaded: VecDeque<OpenBatch>,
-    ready: VecDeque<Question>,
+    ready: VecDeque<RowQuestion>,
     /// Questions in memory: ready, under way or put off, without those in the room for what waits for a budget.
     loaded: usize,
     in_asking: bool,
@@ -113,11 +113,11 @@ pub struct Queue {
     /// Every batch that is not finished, with its questions left; none yet if it is not loaded.
     batches: HashMap<BatchId, usize>,
     /// With the moments at which they were handed out: a wall clock that is set ends nobody's patience.
-    under_way: BTreeMap<Ticket, (Instant, Question)>,
+    under_way: BTreeMap<Ticket, (Instant, RowQuestion)>,
     /// What is under way, by address.
     twins: HashSet<(AccountId, AddressHash)>,
     /// What is put off, by when it is ready again.
-    later: BTreeMap<(UnixMs, u64), Question>,
+    later: BTreeMap<(UnixMs, u64), RowQuestion>,
     /// Batches whose rows could not be read, by when it is tried again.
     unreadable: BTreeMap<(UnixMs, BatchId), OpenBatch>,
     answers: Vec<RowAnswer>,
@@ -188,12 +188,12 @@ impl Queue {
     /// The rows of a batch that have no answer.
     pub fn load(&mut self, batch: &OpenBatch, rows: Vec<Row>) {
         let mut places: HashMap<AddressHash, usize> = HashMap::with_capacity(rows.len());
-        let mut questions: Vec<Question> = Vec::with_capacity(rows.len());
+        let mut questions: Vec<RowQuestion> = Vec::with_capacity(rows.len());
         for Row { index, address, hash } in rows {
             let place = *places.entry(hash).or_insert(questions.len());
             match questions.get_mut(place) {
                 Some(question) => question.rows.push(index),
-                None => questions.push(Question {
+                None => questions.push(RowQuestion {
                     account: batch.account,
                     address,
                     hash,
@@ -225,7 +225,7 @@ impl Queue {
     }
 
     /// The next question; from this moment on it is under way.
-    pub fn next(&mut self, now: UnixMs, moment: Instant) -> Option<(Ticket, &Question)> {
+    pub fn next(&mut self, now: UnixMs, moment: Instant) -> Option<(Ticket, &RowQuestion)> {
         self.wake(now);
         if self.under_way.len() >= self.limits.under_way_max {
             return None;
@@ -361,19 +361,19 @@ impl Queue {
         self.take_place(id);
     }
 
-    fn take(&mut self, ticket: Ticket) -> Option<Question> {
+    fn take(&mut self, ticket: Ticket) -> Option<RowQuestion> {
         let (_, question) = self.under_way.remove(&ticket)?;
         self.twins.remove(&(question.account, question.hash));
         Some(question)
     }
 
-    fn postpone(&mut self, question: Question, due: UnixMs) {
+    fn postpone(&mut self, question: RowQuestion, due: UnixMs) {
         let number = self.number();
         self.later.insert((due, number), question);
     }
 
-    fn settle(&mut self, question: Question, outcome: RowOutcome) {
-        let Question { account: id, batch, rows, .. } = question;
+    fn settle(&mut self, question: RowQuestion, outcome: RowOutcome) {
+        let RowQuestion { account: id, batch, rows, .. } = question;
         let others = match outcome {
             RowOutcome::Verified(verdict) | RowOutcome::Reused(verdict) => {
                 RowOutcome::Repeated(verdict.reason)
@@ -417,7 +417,7 @@ impl Queue {
 
 /// When to ask again a server that wants to be asked later: not before it wants to, ever later, and a last time at the
 /// deadline. None if it wants to be asked after that.
-fn again(question: &mut Question, after: Duration, wait: Duration, now: UnixMs) -> Option<UnixMs> {
+fn again(question: &mut RowQuestion, after: Duration, wait: Duration, now: UnixMs) -> Option<UnixMs> {
     let deadline = question.created_at.saturating_add(millis(wait));
     let after = millis(after).max(RETRY_MIN);
     if now.saturating_add(after) > deadline {
@@ -428,7 +428,7 @@ fn again(question: &mut Question, after: Duration, wait: Duration, now: UnixMs) 
 }
 
 /// When to try again in an outage; a last time at the deadline.
-fn again_in_outage(question: &mut Question, wait: Duration, now: UnixMs) -> Option<UnixMs> {
+fn again_in_outage(question: &mut RowQuestion, wait: Duration, now: UnixMs) -> Option<UnixMs> {
     let deadline = question.created_at.saturating_add(millis(wait));
     if now >= deadline {
         return None;

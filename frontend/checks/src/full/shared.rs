@@ -37,10 +37,10 @@ pub struct SharedCheck {
 pub struct Waiting(Arc<Outcome>);
 
 #[derive(Default)]
-struct Outcome(Mutex<State>);
+struct Outcome(Mutex<OutcomeState>);
 
 #[derive(Default)]
-struct State {
+struct OutcomeState {
     ended: bool,
     error: Option<CheckError>,
     waiting: Vec<Waker>,
@@ -85,7 +85,7 @@ impl Drop for SharedCheck {
 }
 
 impl Outcome {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, OutcomeState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

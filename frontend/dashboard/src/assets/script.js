@@ -1,7 +1,7 @@
 "use strict";
-// All of this is a convenience: every page works without it.
+// Every page works without this script.
 
-// Buttons that copy what another element shows.
+// Buttons that copy the text of another element.
 for (const button of document.querySelectorAll("[data-copy]")) {
   button.hidden = false;
   button.addEventListener("click", async () => {
@@ -18,7 +18,7 @@ for (const button of document.querySelectorAll("[data-copy]")) {
   });
 }
 
-// A part of the page that changes by itself: fetched anew until it says that it is done.
+// Parts of the page that update themselves: the script fetches each again until it has no `data-refresh`.
 for (const part of document.querySelectorAll("[data-refresh]")) {
   const again = async () => {
     if (document.hidden) {
@@ -36,7 +36,7 @@ for (const part of document.querySelectorAll("[data-refresh]")) {
         }
       }
     } catch {
-      // The network is away for a moment; the next round tries again.
+      // The network is not available; the next round tries again.
     }
     setTimeout(again, 2000);
   };

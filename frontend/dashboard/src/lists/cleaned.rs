@@ -1,4 +1,4 @@
-//! A list with its verdicts, as a download has it.
+//! A list with its verdicts, as the download contains it.
 
 use super::BATCH_ADDRESSES;
 use api::Reason;
@@ -6,19 +6,19 @@ use lists::{Format, Row, Source, Step, Verdict};
 use std::sync::Arc;
 use store::{List, Store};
 
-/// How much is made at once: less than a millisecond's work.
+/// Bytes per piece: less than a millisecond of work.
 const PIECE_BYTES: usize = 32 * 1024;
-/// How much of the list a piece goes through, whatever comes of it.
+/// Most bytes of the list that are read for one piece.
 const PIECE_INPUT: u64 = 256 * 1024;
 
-/// A list with its verdicts, piece by piece; one may be empty, and one that cannot be made is the last.
+/// A list with its verdicts, piece by piece. A piece can be empty. After an error there are no more pieces.
 pub struct Cleaned {
     store: Arc<dyn Store>,
     list: List,
     source: Source,
     suffixes: Vec<Vec<u8>>,
     row: Row,
-    /// Addresses that came so far.
+    /// Addresses read so far.
     addresses: u64,
     answers: Vec<Reason>,
     head: Option<Vec<u8>>,
@@ -29,7 +29,7 @@ impl Cleaned {
     /// Opens the list.
     ///
     /// # Errors
-    /// What the log is told: it cannot be read.
+    /// A line for the log: the list cannot be read.
     pub fn open(store: Arc<dyn Store>, list: List) -> Result<Cleaned, String> {
         let source = super::source(Arc::clone(&store), &list)?;
         let (suffixes, head) = (source.shape().suffixes(), Some(source.shape().head()));
@@ -37,7 +37,7 @@ impl Cleaned {
         Ok(Cleaned { store, list, source, suffixes, row, addresses: 0, answers, head, ended: false })
     }
 
-    /// The list's format.
+    /// The format of the list.
     pub fn format(&self) -> Format {
         self.source.shape().format
     }
@@ -65,7 +65,7 @@ impl Cleaned {
         Ok(piece)
     }
 
-    /// Of the address that comes now.
+    /// The verdict of the next address.
     fn verdict(&mut self) -> Result<Verdict, String> {
         let (batch, at) = (self.addresses / BATCH_ADDRESSES, self.addresses % BATCH_ADDRESSES);
         if at == 0 {

@@ -1,7 +1,7 @@
-//! `GET /lists/{id}/download`: the list as it came, with `deliverable` and `reason` behind every row.
+//! `GET /lists/{id}/download`: the uploaded list, with `deliverable` and `reason` after each row.
 //!
-//! It is made piece by piece as the caller takes it, so that memory does not depend on its length, and on a thread of its own
-//! ([`downloads`](super::downloads)).
+//! The download is made piece by piece while it is sent, so the use of memory does not depend on its length. A separate
+//! thread makes it ([`downloads`](super::downloads)).
 
 use super::downloads::Opened;
 use crate::problem::Problem;
@@ -14,11 +14,11 @@ use store::{ListState, StoreError};
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     let list = super::pages::find(&visit)?;
     if list.state != ListState::Completed {
-        return Err(Problem::new(409, "The list is not checked to its end yet."));
+        return Err(Problem::new(409, "The check of this list is not complete yet."));
     }
     let not_opened = |error| match error {
         StoreError::Busy => {
-            Problem::new(503, "Too many downloads are open just now. Wait until one ends, then try again.")
+            Problem::new(503, "Too many downloads are open now. Wait until one ends, then try again.")
                 .header("retry-after", "10")
         }
         error => Problem::unready().inside(format!("a list cannot be read: {error}")),

@@ -1,8 +1,9 @@
-//! Makes downloads, on a thread of their own.
+//! Makes downloads, on a separate thread.
 //!
-//! A piece of a download is up to some milliseconds of work, and a frontend thread has thousands of connections to serve. So a download
-//! asks this thread for one piece after another, the next one when the last was taken, and waits behind the pieces of all others. Each
-//! holds some MiB (the window of its compression, a row), so only a few are open at once; others wait for their place, not for long.
+//! A piece of a download takes up to some milliseconds of work, and a frontend thread serves thousands of connections. So a
+//! download requests one piece after another from this thread, and its requests wait in a queue with those of all other
+//! downloads. An open download uses some MiB (the window of its compression, a row), so only a few are open at once. Others
+//! wait for a place, for a short time.
 
 use super::cleaned::Cleaned;
 use checks::panics;
@@ -18,43 +19,44 @@ use std::thread;
 use std::time::{Duration, Instant};
 use store::{AccountId, List, Pending, Reply, Store, StoreError, pending};
 
-/// Downloads that are open at once, of all accounts and of one.
+/// Most open downloads, of all accounts and of one account.
 const OPEN_MAX: usize = 8;
 const OPEN_OF_ACCOUNT_MAX: usize = 2;
-/// Downloads that wait for a place.
+/// Most downloads that wait for a place, of all accounts and of one account.
 const WAITING_MAX: usize = 32;
 const WAITING_OF_ACCOUNT_MAX: usize = 4;
-/// How long one waits for a place.
+/// Longest wait for a place.
 const WAIT_MAX: Duration = Duration::from_secs(10);
-/// While others wait, one that has been open for so long and takes fewer pieces than this gives up its place: 64 KiB/s.
+/// While others wait, a download loses its place if it has been open for this time and takes fewer pieces per second than
+/// the minimum (64 KiB/s).
 const SLOW_AFTER: Duration = Duration::from_secs(30);
 const PIECES_PER_S_MIN: u64 = 2;
-/// Less urgent than answering requests.
+/// Niceness of the thread: lower priority than the threads that answer requests.
 const NICE: i32 = 10;
 
-/// The way to the thread, which ends when this and all downloads are dropped.
-pub struct Downloads(Sender<Job>);
+/// Handle of the thread. The thread ends when this and all downloads are dropped.
+pub struct Downloads(Sender<DownloadJob>);
 
-/// A download that is open.
+/// An open download.
 pub struct Opened {
-    /// The list's format.
+    /// The format of the list.
     pub format: Format,
-    /// All that is to be sent.
+    /// The content of the download.
     pub pieces: Pieces,
 }
 
-/// The pieces of a download, made as they are taken. A piece that cannot be made is the last.
+/// The pieces of a download, made on request. After an error there are no more pieces.
 pub struct Pieces {
-    jobs: Sender<Job>,
+    jobs: Sender<DownloadJob>,
     id: u64,
-    /// The piece that was asked for.
+    /// The requested piece.
     asked: Option<Pending<Option<Vec<u8>>, StoreError>>,
 }
 
-enum Job {
-    /// With the sender that its pieces are asked through.
-    Open(Box<List>, Sender<Job>, Reply<Opened, StoreError>),
-    /// The next piece; none behind the last.
+enum DownloadJob {
+    /// A list, and the sender for the requests of its pieces.
+    Open(Box<List>, Sender<DownloadJob>, Reply<Opened, StoreError>),
+    /// The next piece; `None` after the last.
     Piece(u64, Reply<Option<Vec<u8>>, StoreError>),
     Close(u64),
 }
@@ -63,11 +65,11 @@ impl Downloads {
     /// Starts the thread.
     ///
     /// # Errors
-    /// It could not be started.
+    /// The thread could not be started.
     pub fn start(store: Arc<dyn Store>) -> io::Result<Downloads> {
         let (jobs, queue) = channel();
         let work = move || {
-            // Where it may not, it is as urgent as the others.
+            // If this fails, the thread keeps the priority of the others.
             let _ = rustix::process::setpriority_process(None, NICE);
             Maker::new(store).work(&queue);
         };
@@ -75,11 +77,11 @@ impl Downloads {
         Ok(Downloads(jobs))
     }
 
-    /// Opens a list that was checked to its end; [`StoreError::Busy`] when there is no place for too long.
+    /// Opens a list whose check is complete; [`StoreError::Busy`] if no place is free in time.
     pub fn open(&self, list: List) -> Pending<Opened, StoreError> {
         let (reply, answer) = pending();
-        // A job that cannot be sent is dropped, and so its reply says that the thread is gone. So it is below.
-        let _ = self.0.send(Job::Open(Box::new(list), self.0.clone(), reply));
+        // A job that cannot be sent is dropped, and its reply then reports that the thread has ended. The same holds below.
+        let _ = self.0.send(DownloadJob::Open(Box::new(list), self.0.clone(), reply));
         answer
     }
 }
@@ -87,14 +89,14 @@ impl Downloads {
 impl Pieces {
     fn ask(&self) -> Pending<Option<Vec<u8>>, StoreError> {
         let (reply, answer) = pending();
-        let _ = self.jobs.send(Job::Piece(self.id, reply));
+        let _ = self.jobs.send(DownloadJob::Piece(self.id, reply));
         answer
     }
 
-    /// The next piece, which is not empty; none behind the last.
+    /// The next piece, which is not empty; `None` after the last.
     ///
     /// # Errors
-    /// What the log is told: it cannot be made.
+    /// A line for the log: the piece cannot be made.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Vec<u8>, StoreError>>> {
         loop {
             let mut asked = self.asked.take().unwrap_or_else(|| self.ask());
@@ -104,7 +106,7 @@ impl Pieces {
                     return Poll::Pending;
                 }
                 Poll::Ready(Ok(Some(piece))) => {
-                    // Made while this one is sent.
+                    // The next piece is made while this one is sent.
                     self.asked = Some(self.ask());
                     if !piece.is_empty() {
                         return Poll::Ready(Some(Ok(piece)));
@@ -119,7 +121,7 @@ impl Pieces {
 
 impl Drop for Pieces {
     fn drop(&mut self) {
-        let _ = self.jobs.send(Job::Close(self.id));
+        let _ = self.jobs.send(DownloadJob::Close(self.id));
     }
 }
 
@@ -139,7 +141,7 @@ struct Making {
 
 struct Waiting {
     list: List,
-    jobs: Sender<Job>,
+    jobs: Sender<DownloadJob>,
     reply: Reply<Opened, StoreError>,
     until: Instant,
 }
@@ -149,9 +151,9 @@ impl Maker {
         Maker { store, open: HashMap::new(), waiting: VecDeque::new(), next_id: 0 }
     }
 
-    fn work(mut self, queue: &Receiver<Job>) {
+    fn work(mut self, queue: &Receiver<DownloadJob>) {
         loop {
-            // What waits holds a sender, so a queue without senders is that of a server that has ended.
+            // A waiting download holds a sender. So a queue without senders means that the server has ended.
             let job = match self.waiting.iter().map(|waiting| waiting.until).min() {
                 None => queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 Some(until) => queue.recv_timeout(until.saturating_duration_since(Instant::now())),
@@ -165,9 +167,9 @@ impl Maker {
         }
     }
 
-    fn take(&mut self, job: Job) {
+    fn take(&mut self, job: DownloadJob) {
         match job {
-            Job::Open(list, jobs, reply) => {
+            DownloadJob::Open(list, jobs, reply) => {
                 let of_account = self.waiting.iter().filter(|waiting| waiting.list.account == list.account);
                 if self.waiting.len() >= WAITING_MAX || of_account.count() >= WAITING_OF_ACCOUNT_MAX {
                     return reply.answer(Err(StoreError::Busy));
@@ -179,7 +181,7 @@ impl Maker {
                     until: Instant::now() + WAIT_MAX,
                 });
             }
-            Job::Piece(id, reply) => match self.open.get_mut(&id) {
+            DownloadJob::Piece(id, reply) => match self.open.get_mut(&id) {
                 Some(making) => {
                     making.pieces += 1;
                     let made = guarded(|| making.cleaned.next().transpose());
@@ -188,15 +190,15 @@ impl Maker {
                     }
                     reply.answer(made);
                 }
-                None => reply.answer(Err(StoreError::Failed("it took too long while others waited".into()))),
+                None => reply.answer(Err(StoreError::Failed("it was too slow while others waited".into()))),
             },
-            Job::Close(id) => {
+            DownloadJob::Close(id) => {
                 self.open.remove(&id);
             }
         }
     }
 
-    /// Opens what waits and has a place now, and turns away what has waited for too long.
+    /// Opens the waiting downloads that have a place now, and refuses those that have waited too long.
     fn admit(&mut self, now: Instant) {
         let mut at = 0;
         while let Some(waiting) = self.waiting.get(at) {
@@ -218,7 +220,7 @@ impl Maker {
         }
     }
 
-    /// Ends the slowest of those that are too slow; says whether there was one.
+    /// Ends the slowest of the downloads that are too slow. Returns whether there was one.
     fn make_room(&mut self, now: Instant) -> bool {
         let pace = |making: &Making| making.pieces / now.duration_since(making.opened).as_secs().max(1);
         let is_slow = |making: &Making| {
@@ -239,13 +241,13 @@ impl Maker {
             let (id, format) = (self.next_id, cleaned.format());
             self.next_id += 1;
             self.open.insert(id, Making { account, cleaned, opened: now, pieces: 0 });
-            // Whoever asked may be gone: the pieces are dropped with the answer then, and the place is free again.
+            // If the requester is gone, the pieces are dropped with the answer, and the place is free again.
             Opened { format, pieces: Pieces { jobs, id, asked: None } }
         }));
     }
 }
 
-/// One list's defect is not that of others.
+/// Contains a panic, so that a defect with one list does not affect others.
 fn guarded<T>(make: impl FnOnce() -> Result<T, String>) -> Result<T, StoreError> {
     match catch_unwind(AssertUnwindSafe(make)) {
         Ok(made) => made.map_err(StoreError::Failed),
@@ -265,7 +267,7 @@ mod tests {
     use store::{ListId, ListRoom, ListState, PlanTable};
     use store_redb::{RedbStore, StoreOptions};
 
-    /// Of no addresses, so that no answers are needed: 2,000 rows.
+    /// A list of 2,000 rows without addresses, so that no answers are needed.
     fn list(store: &Arc<dyn Store>, account: AccountId, number: u128) -> List {
         let now = clock::now();
         let mut list = List::new(ListId::new(now, number), account, now, String::new());
@@ -282,9 +284,9 @@ mod tests {
         _folder: tempfile::TempDir,
         store: Arc<dyn Store>,
         maker: Maker,
-        jobs: Sender<Job>,
-        queue: Receiver<Job>,
-        /// Downloads that were asked for: each list has an id of its own.
+        jobs: Sender<DownloadJob>,
+        queue: Receiver<DownloadJob>,
+        /// Downloads that were requested. Each list has its own id.
         opened: Cell<u128>,
     }
 
@@ -305,7 +307,7 @@ mod tests {
             Downloads(self.jobs.clone()).open(list)
         }
 
-        /// Does what was asked so far.
+        /// Processes all requests so far.
         fn turn(&mut self, now: Instant) {
             while let Ok(job) = self.queue.try_recv() {
                 self.maker.take(job);
@@ -337,7 +339,7 @@ mod tests {
             }
         }
         assert_eq!(text.iter().filter(|&&byte| byte == b'\n').count(), 2_001);
-        assert!(test.maker.open.is_empty(), "it keeps its place behind its end");
+        assert!(test.maker.open.is_empty(), "the download keeps its place after its end");
     }
 
     #[test]
@@ -345,18 +347,18 @@ mod tests {
         let (mut test, now) = (TestStore::new(), Instant::now());
         let mut of_one: Vec<_> = (0..8).map(|_| test.open(1)).collect();
         test.turn(now);
-        // Two are open, four wait, two are turned away.
+        // Two are open, four wait, two are refused.
         let states: Vec<_> = of_one.iter_mut().map(state).collect();
         let is_open = |state: &Option<Result<Opened, StoreError>>| matches!(state, Some(Ok(_)));
         assert!(is_open(&states[0]) && is_open(&states[1]), "two are open");
         assert!(states[2..6].iter().all(Option::is_none), "four wait");
         assert!(states[6..].iter().all(|state| matches!(state, Some(Err(StoreError::Busy)))));
-        // Others have room, until all places are taken.
+        // Other accounts get places, until all places are in use.
         let mut of_others: Vec<_> = (2..9).map(|account| test.open(account)).collect();
         test.turn(now);
         let others: Vec<_> = of_others.iter_mut().map(state).collect();
         assert!(others[..6].iter().all(is_open) && others[6].is_none());
-        // One ends, and the next of another account has its place, since it may not be the first's third.
+        // One ends, and another account gets the place: the first account already has two.
         drop(others);
         test.turn(now);
         assert!(is_open(&state(&mut of_others[6])));
@@ -364,7 +366,7 @@ mod tests {
         drop(states);
         test.turn(now);
         assert!(is_open(&state(&mut of_one[2])) && is_open(&state(&mut of_one[3])));
-        // Their places were given back with the answers; whoever has waited for too long is told so.
+        // Their places became free with the answers. A download that has waited too long is refused.
         let held = [test.open(1), test.open(1), test.open(1)];
         test.turn(now);
         test.turn(now + WAIT_MAX + Duration::from_secs(1));

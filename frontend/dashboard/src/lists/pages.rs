@@ -1,4 +1,4 @@
-//! `/lists` and `/lists/{id}`: uploading a list, starting it, and where it stands.
+//! `/lists` and `/lists/{id}`: the upload of a list, the start of its check, and its state.
 
 use crate::form::token_field;
 use crate::problem::Problem;
@@ -24,7 +24,7 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     show_list(&visit, &list, None)
 }
 
-/// `POST /lists/{id}/start`: the credits are looked at again by each batch.
+/// `POST /lists/{id}/start`. Each batch checks the credits again.
 pub async fn start(visit: Visit) -> Result<Reply, Problem> {
     let mut list = find(&visit)?;
     let before = list.state;
@@ -37,7 +37,7 @@ pub async fn start(visit: Visit) -> Result<Reply, Problem> {
     if !account.status.is_usable() || left < needed {
         let why = if left < needed {
             format!(
-                "The list takes {needed} credits, and {left} are left. Get more, or upload a shorter list."
+                "The list costs {needed} credits, and {left} are left. Get more credits or upload a shorter list."
             )
         } else {
             "The subscription is not active: nothing can be charged.".to_owned()
@@ -58,14 +58,14 @@ pub async fn delete(visit: Visit) -> Result<Reply, Problem> {
     Ok(page::see_other("/lists"))
 }
 
-/// The list that the path names, if it is the visitor's.
+/// The list that the path names, if it belongs to the visitor.
 pub fn find(visit: &Visit) -> Result<List, Problem> {
     let id: ListId = visit.parameter.parse().map_err(|_| Problem::not_found())?;
     let account = visit.signed_in()?.account;
     visit.checks.store.list(account, id, clock::now())?.ok_or_else(Problem::not_found)
 }
 
-/// The page of all lists, with the form for another one.
+/// The page of all lists, with the form for an upload.
 pub fn render(visit: &Visit, wrong: Option<&str>) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
     let lists = visit.checks.store.lists(signed_in.account, clock::now())?;
@@ -76,15 +76,15 @@ pub fn render(visit: &Visit, wrong: Option<&str>) -> Result<Reply, Problem> {
         (notice(wrong))
         @if allowed {
             section.card {
-                h2 { "Upload a list" }
+                h2 { "List upload" }
                 form method="post" action="/lists" enctype="multipart/form-data" {
                     (token_field(&signed_in.csrf))
-                    label for="column" { "Column of the addresses" }
+                    label for="column" { "Address column" }
                     input #column name="column" autocomplete="off" maxlength="200" aria-describedby="column-hint";
-                    p.hint #column-hint { "Its name or its number from 1. Leave it empty: it is found by its name or content." }
+                    p.hint #column-hint { "The name of the column, or its number, starting at 1. If this field is empty, the column is found by its name or content." }
                     label for="file" { "File" }
                     input #file name="file" type="file" required accept=".csv,.tsv,.txt,.jsonl,.gz,.zst,text/csv,text/plain" aria-describedby="file-hint";
-                    p.hint #file-hint { "CSV, JSON lines or an address a line, packed or not, at most " (mib) " MiB. You see what it costs before it starts." }
+                    p.hint #file-hint { "CSV, JSON lines or one address per line, compressed or not, at most " (mib) " MiB. You see the cost before the check starts." }
                     button type="submit" { "Upload" }
                 }
             }
@@ -104,7 +104,7 @@ pub fn render(visit: &Visit, wrong: Option<&str>) -> Result<Reply, Problem> {
                     td data-label="State" { (state(list.state)) }
                 } } }
             } }
-            p.soft { "Lists are deleted 7 days after their upload." }
+            p.soft { "A list is deleted 7 days after its upload." }
         }
     };
     Ok(page::page_at("Lists", Some("/lists"), Some(signed_in), body))
@@ -115,7 +115,7 @@ fn state(state: ListState) -> Markup {
         ListState::Uploading => ("tag", "uploading"),
         ListState::Reading => ("tag", "being read"),
         ListState::Unfit => ("tag bad", "cannot be checked"),
-        ListState::Ready => ("tag warn", "waits for your start"),
+        ListState::Ready => ("tag warn", "ready to start"),
         ListState::Running => ("tag", "being checked"),
         ListState::Paused => ("tag warn", "stopped"),
         ListState::Completed => ("tag good", "completed"),
@@ -137,9 +137,9 @@ fn show_list(visit: &Visit, list: &List, wrong: Option<&str>) -> Result<Reply, P
         }
         form method="post" action={ "/lists/" (list.id) "/delete" } {
             (token_field(&signed_in.csrf))
-            button.danger.small type="submit" { "Delete the list" }
+            button.danger.small type="submit" { "Delete list" }
         }
-        p.soft { "It is deleted by itself at " (time(list.expires_at())) "." }
+        p.soft { "The list is deleted automatically at " (time(list.expires_at())) "." }
     };
     Ok(page::page_at("List", Some("/lists"), Some(signed_in), body))
 }
@@ -156,18 +156,18 @@ fn standing(list: &List, signed_in: &SignedIn, credits: u64) -> Markup {
     };
     html! {
         @match list.state {
-            ListState::Uploading => p { "The file did not come whole yet." },
-            ListState::Reading => p { "The list is being read. Load the page again to see what it costs." },
+            ListState::Uploading => p { "The upload is not complete yet." },
+            ListState::Reading => p { "The list is being read. Reload the page to see the cost." },
             ListState::Unfit => p.notice.bad { (list.why) },
             ListState::Ready => {
                 section.card {
                     dl {
                         dt { "Rows" } dd { (list.rows) }
                         dt { "Addresses" } dd { (list.addresses) }
-                        dt { "Not an address" } dd { (list.rows - list.addresses) ", free" }
-                        dt { "Cost" } dd { strong { (list.addresses) " credits" } ", of " (credits) " that are left" }
+                        dt { "Rows without an address" } dd { (list.rows - list.addresses) ", free" }
+                        dt { "Cost" } dd { strong { (list.addresses) " credits" } "; " (credits) " credits are left" }
                     }
-                    p.soft { "Each row with an address takes a credit, doubles and repeats too, as in every batch." }
+                    p.soft { "Each row with an address costs one credit, including duplicates and repeats, as in every batch." }
                     (start("Start"))
                 }
             }
@@ -175,10 +175,10 @@ fn standing(list: &List, signed_in: &SignedIn, credits: u64) -> Markup {
             ListState::Paused => {
                 p.notice.warn { (list.why) " " (left) " addresses are left." }
                 (progress(list))
-                (start("Go on"))
+                (start("Resume"))
             }
             ListState::Completed => {
-                p { a.button href={ "/lists/" (list.id) "/download" } { "Download the result" } }
+                p { a.button href={ "/lists/" (list.id) "/download" } { "Download result" } }
                 section.card { h2 { (list.rows) " rows" } (chart::verdicts(&with_invalid(list))) }
             }
         }
@@ -195,7 +195,7 @@ fn progress(list: &List) -> Markup {
     }
 }
 
-/// The counts with the rows that hold no address.
+/// The counts, with the rows without an address.
 fn with_invalid(list: &List) -> Vec<(Reason, u64)> {
     let mut counts = list.counts.clone();
     counts.push((Reason::InvalidSyntax, list.rows - list.addresses));

@@ -1,7 +1,10 @@
-//! `POST /lists`: a file comes in as a form's part (multipart/form-data, RFC 7578), and goes to the store in parts of its
-//! own as it comes: memory does not depend on its length.
+//! `POST /lists`: receives a file as a part of a form (multipart/form-data, RFC 7578). The content goes to the store in
+//! parts while it arrives, so the use of memory does not depend on its length.
 //!
-//! The token comes before the file, so that nothing of a forged upload is kept.
+//! The token comes before the file, so nothing of a forged upload is stored.
+//!
+//! The reader of multipart bodies is ours: multer 3 takes only streams that are `Send`, which bodies of these threads are not, and
+//! does not bound the head of a part.
 
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -20,23 +23,25 @@ use store::clock;
 use store::id::random_bits;
 use store::{AccountId, List, ListId, ListMade, ListRoom, ListState, Store};
 
-/// How much of the content is written at once.
+/// Bytes of content per write.
 ///
-/// Sealed and with its key it fills a page of 64 KiB: a row that is longer by a little takes twice as much.
+/// With its seal and its key, a part of this size fills a page of 64 KiB. A row that is slightly longer takes twice the space.
 const PART_BYTES: usize = 60 * 1024;
-/// Most bytes of all lists.
+/// Most bytes of the lists of all accounts.
 const ALL_BYTES_MAX: u64 = 4 << 30;
-/// Longest field beside the file.
+/// Longest field besides the file, in bytes.
 const FIELD_BYTES_MAX: usize = 4 * 1024;
-/// Longest head of a part.
+/// Longest head of a part, in bytes.
 const HEAD_BYTES_MAX: usize = 4 * 1024;
-/// Longest boundary (RFC 2046 5.1.1).
+/// The end of the head of a part.
+const HEAD_END: &[u8] = b"\r\n\r\n";
+/// Longest boundary, in bytes (RFC 2046 5.1.1).
 const BOUNDARY_BYTES_MAX: usize = 70;
-/// Fields beside the file.
+/// Most fields besides the file.
 const FIELDS_MAX: usize = 8;
-/// What all that stands beside the file may take.
+/// Most bytes of a body besides the file.
 const BESIDE_BYTES_MAX: u64 = (FIELDS_MAX as u64 + 1) * (FIELD_BYTES_MAX + HEAD_BYTES_MAX) as u64;
-/// What is kept of a file's name.
+/// Most characters of a file name that are kept.
 const NAME_CHARS_MAX: usize = 100;
 
 /// `POST /lists`.
@@ -90,7 +95,7 @@ pub async fn submit(mut visit: Visit) -> Result<Reply, Problem> {
     Ok(page::see_other(format!("/lists/{}", list.id)))
 }
 
-/// A list that is coming: it is deleted when the connection ends, and with it the handler.
+/// A list during its upload. If the connection ends, the handler is dropped and the list is deleted.
 struct Coming {
     store: Arc<dyn Store>,
     account: AccountId,
@@ -101,30 +106,30 @@ struct Coming {
 impl Drop for Coming {
     fn drop(&mut self) {
         if !self.ended {
-            // Nobody waits: at the latest the next start deletes it.
+            // The result is not awaited: if this fails, the next start deletes the list.
             drop(self.store.delete_list(self.account, self.id));
         }
     }
 }
 
-/// Why a list is not taken in, and what to do.
+/// The status and message for a list that is refused.
 fn refused(made: ListMade) -> Option<(u16, &'static str)> {
     match made {
         ListMade::Made => None,
         ListMade::TooMany => {
-            Some((409, "The account has as many lists as it can have. Delete one that is done with."))
+            Some((409, "The account has reached its limit of lists. Delete a list that you no longer need."))
         }
         ListMade::AccountFull => Some((
             409,
-            "The account's lists have as many MiB as they can have. Delete one that is done with, or pack the file.",
+            "The account's lists have reached their size limit. Delete a list that you no longer need, or compress the file.",
         )),
         ListMade::StoreFull => {
-            Some((503, "There is no room for another list now. Try again later, or upload a smaller one."))
+            Some((503, "There is no space for another list now. Try again later, or upload a smaller list."))
         }
     }
 }
 
-/// The token, the column and the file's name; the content of the file comes next.
+/// Reads the token, the column and the name of the file. The content of the file comes next.
 async fn fields(body: &mut Multipart) -> Result<(String, String, String), Problem> {
     let (mut token, mut column) = (String::new(), String::new());
     for _ in 0..FIELDS_MAX {
@@ -139,7 +144,7 @@ async fn fields(body: &mut Multipart) -> Result<(String, String, String), Proble
     Err(unreadable())
 }
 
-/// Takes the content in.
+/// Reads the content and stores it in parts.
 async fn take(visit: &Visit, body: &mut Multipart, list: &mut List) -> Result<(), Problem> {
     let (mut part, mut number) = (Vec::with_capacity(PART_BYTES), 0);
     while let Some(piece) = body.piece().await? {
@@ -160,18 +165,18 @@ async fn take(visit: &Visit, body: &mut Multipart, list: &mut List) -> Result<()
     Ok(())
 }
 
-/// Writes a part, if its list is still there.
+/// Writes a part, if the list still exists.
 async fn put(visit: &Visit, list: &List, number: u32, part: &[u8]) -> Result<(), Problem> {
     if visit.checks.store.put_list_part(list, number, part).await? { Ok(()) } else { Err(gone()) }
 }
 
 fn too_long(bytes_max: u64) -> Problem {
     let mib = bytes_max >> 20;
-    Problem::new(413, format!("A list has at most {mib} MiB. Split it, or pack it with gzip."))
+    Problem::new(413, format!("A list can have at most {mib} MiB. Split the list, or compress it with gzip."))
 }
 
 fn gone() -> Problem {
-    Problem::new(409, "The list was deleted while it came.")
+    Problem::new(409, "The list was deleted during the upload.")
 }
 
 /// The head of a part.
@@ -180,14 +185,14 @@ struct Part {
     file: String,
 }
 
-/// Parts as they come.
+/// A reader of the parts of a body.
 struct Multipart {
     incoming: Box<dyn Incoming>,
-    /// What ends a part: a line's end, two dashes and the boundary.
+    /// The end of a part: a line end, two dashes and the boundary.
     mark: Vec<u8>,
-    /// What has come and is not used yet.
+    /// Bytes that have arrived and are not used yet.
     buffer: Vec<u8>,
-    /// The end of the part that is being read has come.
+    /// Whether the reader is at the end of the current part.
     at_mark: bool,
 }
 
@@ -202,14 +207,14 @@ impl Multipart {
         match boundary.filter(fits) {
             Some(boundary) if essence.trim().eq_ignore_ascii_case("multipart/form-data") => {
                 let mark = format!("\r\n--{boundary}").into_bytes();
-                // The first boundary has no line before it.
+                // The first boundary has no line before it, so a line end is added.
                 Ok(Multipart { incoming, mark, buffer: b"\r\n".to_vec(), at_mark: false })
             }
-            _ => Err(Problem::new(415, "Send the form as the page does.")),
+            _ => Err(Problem::new(415, "Send the form in the same way as the page.")),
         }
     }
 
-    /// More of the body; `false` at its end.
+    /// Reads more of the body; `false` at its end.
     async fn fill(&mut self) -> Result<bool, Problem> {
         match self.incoming.next().await? {
             Some(piece) => {
@@ -220,11 +225,11 @@ impl Multipart {
         }
     }
 
-    /// Goes on to the next part; none behind the last.
+    /// Moves to the next part; `None` after the last.
     async fn part(&mut self) -> Result<Option<Part>, Problem> {
         let mut passed = 0;
         while let Some(piece) = self.piece().await? {
-            // What stands before the first boundary means nothing, and browsers send nothing there.
+            // Bytes before the first boundary have no meaning, and browsers send none.
             passed += piece.len();
             if passed > FIELD_BYTES_MAX {
                 return Err(unreadable());
@@ -235,15 +240,19 @@ impl Multipart {
         if self.buffer.starts_with(b"--") {
             return Ok(None);
         }
+        // Where no end of the head was found before: a head that comes in many pieces is searched once.
+        let mut searched: usize = 0;
         let head = loop {
-            // The bound holds however much came at once.
-            let end = find(&self.buffer[..self.buffer.len().min(HEAD_BYTES_MAX)], b"\r\n\r\n");
-            if let Some(at) = end {
-                let head: Vec<u8> = self.buffer.drain(..at + 4).collect();
-                // What follows may be the mark at once, whose line's end is that of the head then.
+            // The bound holds for any number of bytes that arrive at once.
+            let most = self.buffer.len().min(HEAD_BYTES_MAX);
+            let from = searched.saturating_sub(HEAD_END.len() - 1);
+            if let Some(at) = find(&self.buffer[from..most], HEAD_END) {
+                let head: Vec<u8> = self.buffer.drain(..from + at + HEAD_END.len()).collect();
+                // The mark can follow at once. Then the line end of the head is also the line end of the mark.
                 self.buffer.splice(0..0, *b"\r\n");
                 break head;
             }
+            searched = most;
             if self.buffer.len() >= HEAD_BYTES_MAX || !self.fill().await? {
                 return Err(unreadable());
             }
@@ -258,7 +267,8 @@ impl Multipart {
         Ok(Some(Part { name, file: parameter(disposition, "filename").unwrap_or_default() }))
     }
 
-    /// The line's end that was put before the content: it is the mark's if the content is empty, and nobody's else.
+    /// Removes the line end that was added before the content. If the content is empty, the line end belongs to the mark and
+    /// stays.
     async fn skip_line_end(&mut self) -> Result<(), Problem> {
         self.need(self.mark.len()).await?;
         if !self.buffer.starts_with(&self.mark) {
@@ -276,7 +286,7 @@ impl Multipart {
         Ok(())
     }
 
-    /// The next piece of the part's content; none at its end.
+    /// The next piece of the part's content; `None` at its end.
     async fn piece(&mut self) -> Result<Option<Vec<u8>>, Problem> {
         if self.at_mark {
             return Ok(None);
@@ -288,7 +298,7 @@ impl Multipart {
                 self.at_mark = true;
                 return Ok((!content.is_empty()).then_some(content));
             }
-            // The end of what is here may be the beginning of the mark.
+            // The last bytes of the buffer can be the beginning of the mark.
             let sure = self.buffer.len().saturating_sub(self.mark.len() - 1);
             if sure > 0 {
                 return Ok(Some(self.buffer.drain(..sure).collect()));
@@ -299,7 +309,7 @@ impl Multipart {
         }
     }
 
-    /// The whole content of a part that is short.
+    /// The whole content of a short part.
     async fn field(&mut self) -> Result<String, Problem> {
         let mut whole = Vec::new();
         while let Some(piece) = self.piece().await? {
@@ -312,7 +322,7 @@ impl Multipart {
     }
 }
 
-/// A parameter of a header: in quotes, in which browsers escape quotes and line ends with percent signs.
+/// A quoted parameter of a header. Browsers escape quotes and line ends in it with percent signs.
 fn parameter(header: &str, name: &str) -> Option<String> {
     let at = header.find(&format!("; {name}=\""))?;
     let value = header.get(at + name.len() + 4..)?.split('"').next()?;
@@ -320,11 +330,11 @@ fn parameter(header: &str, name: &str) -> Option<String> {
 }
 
 fn find(bytes: &[u8], needle: &[u8]) -> Option<usize> {
-    bytes.windows(needle.len()).position(|window| window == needle)
+    memchr::memmem::find(bytes, needle)
 }
 
 fn unreadable() -> Problem {
-    Problem::new(400, "The upload did not come whole. Try again.")
+    Problem::new(400, "The upload is incomplete. Try again.")
 }
 
 #[cfg(test)]
@@ -336,7 +346,7 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
-    /// A body that comes in pieces of a size.
+    /// A body that comes in pieces of a fixed size.
     struct Given(std::vec::IntoIter<Bytes>);
 
     impl Incoming for Given {
@@ -398,7 +408,7 @@ mod tests {
         assert!(now(fields(&mut multipart(&long, 1000))).is_err());
         let long = BODY.replacen("name=\"csrf\"", &format!("name=\"{}\"", "n".repeat(9000)), 1);
         assert!(now(fields(&mut multipart(&long, 1000))).is_err());
-        // However much comes at once.
+        // For any number of bytes at once.
         for size in [100, 4096, 100_000] {
             assert!(now(fields(&mut multipart(&long, size))).is_err(), "{size}");
         }

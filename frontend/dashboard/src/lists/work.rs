@@ -1,8 +1,8 @@
-//! The thread that reads lists and has them checked.
+//! The thread that reads lists and submits their batches.
 //!
-//! It looks at what the store says is at work, so a restart goes on where it was: a list's batches have ids made of the
-//! list's own, and are made once. A list has few batches open at a time, so that the feeder of batches holds little of
-//! it in memory and other accounts have their turn.
+//! The thread asks the store for the lists in progress, so it continues after a restart. The ids of a list's batches are
+//! derived from the id of the list, so each batch is submitted once. A list has few open batches at a time. So the feeder of
+//! batches keeps little of the list in memory, and other accounts get their turn.
 
 use super::BATCH_ADDRESSES;
 use api::Reason;
@@ -23,34 +23,35 @@ use store::{
     OpenBatch, Store, StoreError,
 };
 
-/// Batches of a list that are open at once.
+/// Most open batches of a list at a time.
 const OPEN_MAX: u32 = 20;
-/// Most rows of a list: so many that nobody waits for the end of more.
+/// Most rows of a list. A longer list would take too long.
 pub const ROWS_MAX: u64 = 5_000_000;
-/// How much of a list is gone through before the next one has its turn.
+/// Bytes of a list that are read before the next list gets its turn.
 const SLICE_BYTES: u64 = 2 * 1024 * 1024;
-/// Lists that are counted at once, and whose rows go into batches at once: each may hold a window of some MiB.
+/// Most lists that are counted at once, and most lists whose rows go into batches at once. Each can use a window of some
+/// MiB.
 const COUNTED_AT_ONCE: usize = 4;
 const SUBMITTED_AT_ONCE: usize = 8;
-/// While others wait, a list gives up its place after so many batches, or when it has made none for so long: to go on it is read again
-/// from its beginning.
+/// While other lists wait, a list loses its place after this many batches, or after this time without a batch. To continue,
+/// the list is read again from its beginning.
 const BATCHES_IN_A_TURN: u32 = 100;
 const IDLE_MAX: Duration = Duration::from_secs(5);
-/// How often the thread looks while lists are at work.
+/// Pause between two rounds while lists are in progress.
 const LOOK: Duration = Duration::from_millis(250);
-/// And when there are none, or nobody woke it.
+/// Pause between two rounds without lists, unless the thread is woken.
 const REST: Duration = Duration::from_secs(5);
 
-/// The way to the thread, which ends when this is dropped.
+/// Handle of the thread. The thread ends when this is dropped.
 pub struct Lists(SyncSender<()>);
 
 impl Lists {
     /// Starts the thread.
     ///
     /// # Errors
-    /// It could not be started.
+    /// The thread could not be started.
     pub fn start(store: Arc<dyn Store>, new_batches: Arc<NewBatches>) -> io::Result<Lists> {
-        // Nobody sends the rest of them any longer.
+        // The uploads of these lists ended with the last process.
         store.delete_unfinished_lists().wait().map_err(io::Error::other)?;
         let (wake, woken) = sync_channel(1);
         let work = move || Worker::new(store, new_batches).work(&woken);
@@ -58,11 +59,11 @@ impl Lists {
         Ok(Lists(wake))
     }
 
-    /// A list waits for it.
+    /// Wakes the thread, because a list waits.
     pub fn wake(&self) {
-        // Full: it is about to look anyway.
+        // Full: the thread is about to start a round.
         if let Err(TrySendError::Disconnected(())) = self.0.try_send(()) {
-            tracing::error!("the thread of lists is gone; a restart goes on with them");
+            tracing::error!("the thread of lists has ended; a restart continues with the lists");
         }
     }
 }
@@ -70,31 +71,31 @@ impl Lists {
 struct Worker {
     store: Arc<dyn Store>,
     new_batches: Arc<NewBatches>,
-    /// The lists that are being counted.
+    /// The lists whose rows are counted.
     counted: HashMap<ListId, Open>,
     /// The lists whose rows go into batches.
     open: HashMap<ListId, Open>,
-    /// The lists whose turn failed, and until when they have none.
+    /// The lists whose turn failed, and the time of their next turn.
     resting: HashMap<ListId, Instant>,
-    /// A list is not gone through to where it could be.
+    /// Whether a list can be read further at once.
     more: bool,
-    /// A list waits for its place among those whose rows go into batches.
+    /// Whether a list waits for a place in `open`.
     waits: bool,
 }
 
-/// The rows of a list's next batch.
+/// The addresses of a list's next batch, with their hashes.
 type Rows = Vec<(String, AddressHash)>;
 
-/// A list that is being gone through, slice by slice.
+/// A list that is read slice by slice.
 struct Open {
     source: Source,
     row: Row,
     rows: u64,
-    /// Addresses that came; of a list that is checked, those that are in batches.
+    /// Addresses that were read. For a list that is checked: addresses that are in batches.
     addresses: u64,
-    /// What came of the next batch.
+    /// The next batch, as far as it is read.
     batch: Rows,
-    /// Batches that were made since it was opened, and when the last one was.
+    /// Batches since the list was opened, and the time of the last one.
     made: u32,
     last: Instant,
 }
@@ -106,7 +107,7 @@ impl Open {
         Ok(Open { source, row, rows: 0, addresses: 0, batch, made: 0, last })
     }
 
-    /// Rows and addresses, once the end is reached.
+    /// Reads the next slice. Returns the numbers of rows and addresses at the end of the list.
     fn count(&mut self) -> Result<Option<(u64, u64)>, String> {
         let until = self.source.passed() + SLICE_BYTES;
         while self.source.passed() < until {
@@ -119,13 +120,13 @@ impl Open {
                 Step::Later => {}
             }
             if self.rows > ROWS_MAX {
-                return Err(format!("The list has more than {ROWS_MAX} rows. Split it."));
+                return Err(format!("The list has more than {ROWS_MAX} rows. Split the list."));
             }
         }
         Ok(None)
     }
 
-    /// The next batch behind so many addresses, once it is whole.
+    /// Reads the next slice. Skips the addresses already submitted, and returns the next batch when it is complete.
     fn batch(&mut self, store: &Arc<dyn Store>, submitted: u64) -> Result<Option<Rows>, String> {
         let until = self.source.passed() + SLICE_BYTES;
         while (self.batch.len() as u64) < BATCH_ADDRESSES {
@@ -147,7 +148,7 @@ impl Open {
             }
         }
         if self.batch.is_empty() {
-            return Err("The list ended before its time.".into());
+            return Err("The list ended too early.".into());
         }
         self.addresses += self.batch.len() as u64;
         (self.made, self.last) = (self.made + 1, Instant::now());
@@ -176,14 +177,14 @@ impl Worker {
                 Ok(true) => LOOK,
                 Ok(false) => REST,
                 Err(error) => {
-                    tracing::warn!("lists could not go on: {error}");
+                    tracing::warn!("lists could not continue: {error}");
                     REST
                 }
             };
         }
     }
 
-    /// One look at all of them; says whether there are any.
+    /// Gives each list a turn. Returns whether there are lists.
     fn round(
         &mut self,
         turn: impl Fn(&mut Worker, List) -> Result<(), StoreError>,
@@ -198,10 +199,10 @@ impl Worker {
             if self.resting.contains_key(&list.id) {
                 continue;
             }
-            // What a panic leaves behind of the list itself is dropped below.
+            // The state that a panic leaves of this list is dropped below.
             match catch_unwind(AssertUnwindSafe(|| turn(self, list.clone()))) {
                 Ok(Ok(())) => continue,
-                Ok(Err(error)) => tracing::warn!("a list could not go on: {error}"),
+                Ok(Err(error)) => tracing::warn!("a list could not continue: {error}"),
                 Err(payload) => {
                     panics::forget(payload);
                     self.give_up(list);
@@ -217,7 +218,7 @@ impl Worker {
         Ok(!lists.is_empty())
     }
 
-    /// Closes the list that has had most of its turn.
+    /// Closes the list that has used the most of its turn.
     fn make_room(&mut self) {
         let is_over = |open: &Open| open.made >= BATCHES_IN_A_TURN || open.last.elapsed() >= IDLE_MAX;
         let over = self.open.iter().filter(|(_, open)| is_over(open)).max_by_key(|(_, open)| open.made);
@@ -233,7 +234,7 @@ impl Worker {
         }
     }
 
-    /// Of a list that makes this fail: it would do so at every turn.
+    /// Marks a list as unfit. Its turn panicked, and would panic again at every turn.
     fn give_up(&self, list: &List) {
         let unfit = || {
             let Some(mut list) = self.store.list(list.account, list.id, clock::now())? else {
@@ -241,16 +242,16 @@ impl Worker {
             };
             let before = std::mem::replace(&mut list.state, ListState::Unfit);
             list.why =
-                "The list cannot be checked: a defect of the service was met. Its operator can tell more."
+                "The list cannot be checked: the service has an internal error. The operator has the details."
                     .into();
             self.store.put_list(&list, before, None).wait()
         };
         if let Err(error) = unfit() {
-            tracing::warn!("a list could not be given up: {error}");
+            tracing::warn!("a list could not be marked as unfit: {error}");
         }
     }
 
-    /// Counts its rows and addresses, or says why it cannot be checked.
+    /// Counts the rows and addresses of a list, or records the reason why it cannot be checked.
     fn read(&mut self, mut list: List) -> Result<(), StoreError> {
         match self.count(&list) {
             Ok(None) => {
@@ -274,7 +275,7 @@ impl Worker {
         self.store.put_list(&list, ListState::Reading, None).wait().map(drop)
     }
 
-    /// A slice of it; none as long as there are more, or others have their turn.
+    /// Counts a slice. Returns `None` if more slices remain, or if other lists use all places.
     fn count(&mut self, list: &List) -> Result<Option<(u64, u64)>, String> {
         let room = self.counted.len() < COUNTED_AT_ONCE;
         match self.counted.entry(list.id) {
@@ -284,7 +285,7 @@ impl Worker {
         }
     }
 
-    /// Takes the answers of batches that are complete, and makes new ones.
+    /// Takes the answers of complete batches, and submits new batches.
     fn go_on(&mut self, mut list: List) -> Result<(), StoreError> {
         while self.take_answers(&mut list)? {}
         while batches(list.submitted) - list.done < OPEN_MAX && list.submitted < list.addresses {
@@ -299,7 +300,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Of the first batch whose answers are not here yet; says whether it was complete.
+    /// Takes the answers of the oldest open batch. Returns whether that batch was complete.
     fn take_answers(&self, list: &mut List) -> Result<bool, StoreError> {
         let number = list.done;
         if number >= batches(list.submitted) {
@@ -312,7 +313,7 @@ impl Worker {
                 Some(results) => results.into_iter().map(|(_, reason)| reason).collect(),
                 None => return Ok(false),
             },
-            // It waited so long for its list to go on that it has expired.
+            // The batch has expired, because its list was stopped for too long.
             None => {
                 let first = u64::from(number) * BATCH_ADDRESSES;
                 let rows = (list.submitted - first).min(BATCH_ADDRESSES);
@@ -330,7 +331,7 @@ impl Worker {
         Ok(put)
     }
 
-    /// Makes the next batch; says whether the list can go on.
+    /// Submits the next batch. Returns whether the list can continue.
     fn submit(&mut self, list: &mut List) -> Result<bool, StoreError> {
         if self.open.len() >= SUBMITTED_AT_ONCE && !self.open.contains_key(&list.id) {
             self.waits = true;
@@ -367,7 +368,7 @@ impl Worker {
                     });
                 }
             }
-            // By an earlier version, whose process ended then. It has its charge.
+            // The batch was submitted before a restart. It is charged already.
             Ok(BatchOfList::MadeBefore) => {}
             Ok(BatchOfList::Gone) => {
                 self.open.remove(&list.id);
@@ -376,7 +377,7 @@ impl Worker {
             Err(BatchError::Hold(error @ (HoldError::Insufficient { .. } | HoldError::Inactive { .. }))) => {
                 self.open.remove(&list.id);
                 list.state = ListState::Paused;
-                list.why = format!("It stopped: {error}.");
+                list.why = format!("The check stopped: {error}.");
                 return self.store.put_list(list, ListState::Running, None).wait().map(|_| false);
             }
             Err(BatchError::Store(error)) => {
@@ -395,7 +396,7 @@ impl Worker {
         Ok(true)
     }
 
-    /// The addresses of the next batch; none as long as it is not whole.
+    /// The addresses of the next batch; `None` until the batch is complete.
     fn next_rows(&mut self, list: &List) -> Result<Option<Rows>, String> {
         let open = match self.open.entry(list.id) {
             Entry::Occupied(open) => open.into_mut(),
@@ -405,7 +406,7 @@ impl Worker {
     }
 }
 
-/// How many batches so many addresses make.
+/// The number of batches for this number of addresses.
 fn batches(addresses: u64) -> u32 {
     u32::try_from(addresses.div_ceil(BATCH_ADDRESSES)).unwrap_or(u32::MAX)
 }
@@ -437,7 +438,7 @@ mod tests {
         );
         turns.borrow_mut().clear();
         assert_eq!(worker.round(turn), Ok(true));
-        assert_eq!(*turns.borrow(), [made[2]], "one is given up, and one rests");
+        assert_eq!(*turns.borrow(), [made[2]], "one is marked as unfit, and one rests");
     }
 
     #[test]
@@ -470,7 +471,7 @@ mod tests {
         };
         assert_eq!(worker.round(Worker::turn), Ok(true));
         assert_eq!((worker.open.len(), begun(&store)), (SUBMITTED_AT_ONCE, SUBMITTED_AT_ONCE));
-        // Nobody answers their batches: they are idle, and others have their place.
+        // Their batches get no answers, so these lists are idle and other lists get their places.
         for _ in 0..2 * (12 - SUBMITTED_AT_ONCE) {
             for open in worker.open.values_mut() {
                 open.last -= IDLE_MAX;
@@ -491,7 +492,7 @@ mod tests {
         (folder, Arc::new(store), account)
     }
 
-    /// A list of so many addresses that is being checked.
+    /// A list with this number of addresses, in state `Running`.
     fn running(store: &Arc<dyn Store>, account: AccountId, number: u128, addresses: u64) -> List {
         let now = clock::now();
         let content: String = (0..addresses).map(|n| format!("{n}@example.com\n")).collect();

@@ -1,11 +1,11 @@
-//! A reader that gives no more than one row's worth of bytes until it is told that the row has ended.
+//! A reader that returns at most the bytes of one row until the caller reports the end of the row.
 
 use std::io::{Error, ErrorKind, Read, Result};
 
-/// Longest row. An opening quote that is never closed would otherwise swallow the rest of the list.
+/// Longest row in bytes. Without this limit an unclosed quote would make the rest of the list one row.
 pub const ROW_BYTES_MAX: usize = 1024 * 1024;
 
-/// See the module. What is read ahead counts too, so that a row may be somewhat shorter than the bound.
+/// A reader with a limit per row. Bytes read ahead count too, so the effective limit may be somewhat lower.
 pub(super) struct Bounded<R> {
     input: R,
     left: usize,
@@ -16,7 +16,7 @@ impl<R: Read> Bounded<R> {
         Bounded { input, left: 0 }
     }
 
-    /// A new row begins.
+    /// Resets the limit at the beginning of a row.
     pub fn refill(&mut self) {
         self.left = ROW_BYTES_MAX;
     }
@@ -34,12 +34,12 @@ impl<R: Read> Read for Bounded<R> {
     }
 }
 
-/// The error for a row without an end.
+/// The error for a row that is too long.
 pub(super) fn too_long() -> Error {
     Error::from(ErrorKind::FileTooLarge)
 }
 
-/// Whether it is that error.
+/// Whether this is the error of [`too_long`].
 pub(super) fn is_too_long(error: &Error) -> bool {
     error.kind() == ErrorKind::FileTooLarge
 }

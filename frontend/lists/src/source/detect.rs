@@ -1,13 +1,13 @@
-//! What a list is, from its name or its beginning.
+//! Detects the format of a list from its name or its beginning.
 
 use crate::columns;
 use crate::{Format, ListError};
 use std::path::Path;
 
-/// The byte order mark in UTF-8, with which spreadsheets begin a CSV file.
+/// The byte order mark in UTF-8. Spreadsheets write it at the beginning of a CSV file.
 pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// By the ending of the file's name, that of a packed file apart. `.txt` may be anything.
+/// The format according to the extension of the file name, without `.gz` or `.zst`. `.txt` may be any format.
 pub(super) fn by_name(path: &Path) -> Option<Format> {
     let packed = path.extension().is_some_and(|ending| ending == "gz" || ending == "zst");
     let plain = if packed { path.with_extension("") } else { path.to_owned() };
@@ -18,8 +18,8 @@ pub(super) fn by_name(path: &Path) -> Option<Format> {
     }
 }
 
-/// By the first line that is not blank. A lone column is CSV where its first line is a name for addresses, or a
-/// column was asked for; else it is text, in which quotes are a part of the address.
+/// The format according to the first line that is not blank. A single column is CSV if its first line is a usual name for
+/// addresses, or if the user named a column. Otherwise it is text, and quotes are a part of the address.
 pub(super) fn by_content(head: &[u8], column_wanted: bool) -> Format {
     let line = first_line(head);
     let name = line.strip_prefix(b"\"").and_then(|l| l.strip_suffix(b"\"")).unwrap_or(line);
@@ -33,25 +33,25 @@ pub(super) fn by_content(head: &[u8], column_wanted: bool) -> Format {
 
 const DELIMITERS: [u8; 3] = [b',', b';', b'\t'];
 
-/// What parts the values: what stands most often in the first line.
+/// The delimiter of the values: the most frequent one in the first line.
 pub(super) fn delimiter(head: &[u8]) -> u8 {
     let line = first_line(head);
     DELIMITERS.into_iter().rev().max_by_key(|&d| count(line, d)).unwrap_or(b',')
 }
 
-/// Whether lines end as on Windows.
+/// Whether lines end with CR LF.
 pub(super) fn is_crlf(head: &[u8]) -> bool {
     head.iter().position(|&b| b == b'\n').is_some_and(|at| at > 0 && head[at - 1] == b'\r')
 }
 
-/// Refuses UTF-16 and binary files, which spreadsheets make and people take for lists.
+/// Refuses UTF-16 and binary files, such as spreadsheets.
 pub(super) fn refuse_what_is_no_text(name: &str, head: &[u8]) -> Result<(), ListError> {
     let what = if head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") {
         "is UTF-16"
     } else if head.starts_with(b"PK\x03\x04") {
         "is a spreadsheet or an archive"
     } else if head.contains(&0) {
-        "is no text"
+        "is not text"
     } else {
         return Ok(());
     };
@@ -62,7 +62,7 @@ fn first_line(head: &[u8]) -> &[u8] {
     head.split(|&b| b == b'\n').map(<[u8]>::trim_ascii).find(|line| !line.is_empty()).unwrap_or_default()
 }
 
-/// How often it stands outside of quotes.
+/// Number of delimiters outside of quotes.
 fn count(line: &[u8], delimiter: u8) -> usize {
     let mut quoted = false;
     let mut count = 0;

@@ -1,35 +1,35 @@
-//! What the rows of a list look like, and how they are written with a verdict behind them.
+//! The form of the rows of a list, and how they are written with a verdict.
 
 use crate::columns::Columns;
 use crate::json;
 use crate::{Format, Verdict};
 use csv::ByteRecord;
 
-/// The form that the list has and keeps. Plain text becomes CSV without a header: a line in, a line out.
+/// The form of a list. The output keeps it, except that plain text becomes CSV without a header: one line per input line.
 #[derive(Debug, Clone)]
 pub struct Shape {
     pub format: Format,
-    /// Between the values of CSV.
+    /// The delimiter of CSV values.
     pub delimiter: u8,
-    /// Lines end with CR LF.
+    /// Whether lines end with CR LF.
     pub crlf: bool,
-    /// The list begins with a byte order mark.
+    /// Whether the list begins with a byte order mark.
     pub bom: bool,
-    /// Which column of CSV holds the address.
+    /// The column of CSV that holds the address.
     pub(crate) columns: Columns,
-    /// The names of the columns, where there is a header.
+    /// The names of the columns, if there is a header.
     pub header: ByteRecord,
-    /// Which key of a JSON object holds the address.
+    /// The key of a JSON object that holds the address.
     pub key: String,
 }
 
 impl Shape {
-    /// Which column of the output has the address; none where it is JSON lines.
+    /// The column of the output that has the address; `None` for JSON lines.
     pub fn address_column(&self) -> Option<usize> {
         (self.format != Format::Jsonl).then_some(self.columns.address)
     }
 
-    /// What stands before the first row: the byte order mark, by which spreadsheets know UTF-8, and the header.
+    /// The output before the first row: the byte order mark, by which spreadsheets recognize UTF-8, and the header.
     pub fn head(&self) -> Vec<u8> {
         let mut out = Vec::new();
         if self.bom && self.format == Format::Csv {
@@ -42,7 +42,7 @@ impl Shape {
         out
     }
 
-    /// What is written behind a row, by the verdict's code. None is empty, and each ends the line.
+    /// The ends of rows, by the code of the verdict. Code 0 has an empty one. Every other ends the line.
     pub fn suffixes(&self) -> Vec<Vec<u8>> {
         let suffix = |verdict: Verdict| {
             let mut out = Vec::new();
@@ -55,8 +55,8 @@ impl Shape {
         std::iter::once(Vec::new()).chain(Verdict::all().map(suffix)).collect()
     }
 
-    /// A row of CSV up to its verdict. One that is too short is filled up, so that the verdict stands in its columns;
-    /// one that is too long has it behind its last value.
+    /// Writes a row of CSV up to its verdict. A row that is too short is filled up, so that the verdict is in its columns. In
+    /// a row that is too long, the verdict follows the last value.
     pub fn values<'a>(&self, fields: impl Iterator<Item = &'a [u8]>, out: &mut Vec<u8>) {
         let mut count = 0;
         for field in fields {
@@ -75,7 +75,7 @@ impl Shape {
         out.extend_from_slice(if self.crlf { b"\r\n" } else { b"\n" });
     }
 
-    /// One value and the delimiter, in quotes where they are needed: RFC 4180 2.
+    /// Writes one value and the delimiter, with quotes if they are needed (RFC 4180 2).
     fn value(&self, field: &[u8], out: &mut Vec<u8>) {
         if field.iter().any(|&b| b == self.delimiter || matches!(b, b'"' | b'\r' | b'\n')) {
             out.push(b'"');

@@ -1,5 +1,5 @@
-//! Packed lists: gzip (RFC 1952, of any number of members) and Zstandard (RFC 8878, of any number of frames), known by
-//! how they begin.
+//! Compressed lists: gzip (RFC 1952, any number of members) and Zstandard (RFC 8878, any number of frames). Their first bytes
+//! identify them.
 
 use super::Limits;
 use flate2::read::MultiGzDecoder;
@@ -10,7 +10,7 @@ use std::rc::Rc;
 const GZIP: &[u8] = b"\x1f\x8b\x08";
 const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
 
-/// How many bytes of a packed input were read.
+/// Number of bytes read from a compressed input.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Count(Rc<Cell<u64>>);
 
@@ -23,7 +23,7 @@ impl Count {
 struct Counted {
     input: Box<dyn Read>,
     count: Count,
-    /// How many bytes may be read before the next one comes out.
+    /// How many more bytes may be read without output.
     left: Rc<Cell<u64>>,
 }
 
@@ -31,7 +31,7 @@ impl Read for Counted {
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let left = self.left.get();
         if left == 0 {
-            return Err(Error::other("a long stretch of what is packed holds nothing"));
+            return Err(Error::other("a long part of the compressed data holds nothing"));
         }
         let room = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         let count = self.input.read(&mut buffer[..room])?;
@@ -41,12 +41,12 @@ impl Read for Counted {
     }
 }
 
-/// Gives out no more than the limits allow.
+/// Returns no more bytes than the limits allow.
 struct Limited {
     input: Box<dyn Read>,
     limits: Limits,
     given: u64,
-    /// See [`Counted`].
+    /// How many more compressed bytes may be read without output; shared with [`Counted`].
     left: Rc<Cell<u64>>,
 }
 
@@ -57,13 +57,13 @@ impl Read for Limited {
         self.given += count as u64;
         if self.given > self.limits.bytes {
             let mib = self.limits.bytes >> 20;
-            return Err(Error::other(format!("it has more than {mib} MiB unpacked. Split it")));
+            return Err(Error::other(format!("it has more than {mib} MiB after decompression. Split it")));
         }
         Ok(count)
     }
 }
 
-/// The input unpacked, and where it was packed, the count of what was read of it.
+/// The decompressed input and, if it was compressed, the number of bytes read from it.
 pub(super) fn open(
     mut input: Box<dyn Read>,
     limits: Option<Limits>,
@@ -136,7 +136,7 @@ mod tests {
         for packed in [&gzip, &zstd] {
             assert!(unpacked(packed[..packed.len() - 5].to_vec()).is_err());
         }
-        // Frames of Zstandard need not have a checksum; members of gzip have one.
+        // A Zstandard frame may have no checksum; a gzip member always has one.
         let mut broken = gzip.clone();
         broken[gzip.len() / 2..][..50].fill(0xff);
         assert!(unpacked(broken).is_err());
@@ -156,7 +156,7 @@ mod tests {
         for pack in [|text: &[u8]| text.to_vec(), gzip, |text: &[u8]| zstd::encode_all(text, 3).unwrap()] {
             assert_eq!(limited(pack(&most)), Ok(1 << 20));
             let why = limited(pack(&over)).expect_err("it is too long");
-            assert!(why.contains("more than 1 MiB unpacked"), "{why}");
+            assert!(why.contains("more than 1 MiB after decompression"), "{why}");
         }
     }
 

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const START_PATIENCE: Duration = Duration::from_secs(3);
 
 /// An open way to the store.
-pub enum Access {
+pub enum StoreAccess {
     /// A server runs.
     Running(Connection),
     /// None does; the store is ours while this lives.
@@ -89,22 +89,27 @@ impl fmt::Display for AccessError {
 
 impl std::error::Error for AccessError {}
 
-impl Access {
+impl StoreAccess {
     /// Finds the way. `create` says whether a store may be made where there is none.
     ///
     /// # Errors
     /// [`AccessError`].
-    pub fn open(folder: &Path, plans: &PlanTable, create: bool, now: UnixMs) -> Result<Access, AccessError> {
+    pub fn open(
+        folder: &Path,
+        plans: &PlanTable,
+        create: bool,
+        now: UnixMs,
+    ) -> Result<StoreAccess, AccessError> {
         let deadline = Instant::now() + START_PATIENCE;
         loop {
             if let Some(connection) = Connection::open(folder)? {
-                return Ok(Access::Running(connection));
+                return Ok(StoreAccess::Running(connection));
             }
             if !create && !folder.join(DATABASE_FILE).exists() {
                 return Err(AccessError::NoStore(folder.to_owned()));
             }
             match RedbStore::open(folder, plans.clone(), StoreOptions::default(), now) {
-                Ok((store, _)) => return Ok(Access::Stopped(Box::new(store))),
+                Ok((store, _)) => return Ok(StoreAccess::Stopped(Box::new(store))),
                 Err(OpenError::Locked(_)) if Instant::now() < deadline => {
                     std::thread::sleep(Duration::from_millis(100));
                 }
@@ -118,8 +123,8 @@ impl Access {
     ///
     /// # Errors
     /// [`AccessError`].
-    pub fn running(folder: &Path) -> Result<Option<Access>, AccessError> {
-        Ok(Connection::open(folder)?.map(Access::Running))
+    pub fn running(folder: &Path) -> Result<Option<StoreAccess>, AccessError> {
+        Ok(Connection::open(folder)?.map(StoreAccess::Running))
     }
 
     /// Does what is wanted. A running server goes by its own clock and plans.
@@ -128,8 +133,8 @@ impl Access {
     /// [`AccessError`].
     pub fn execute(&mut self, command: Command, now: UnixMs) -> Result<Response, AccessError> {
         match self {
-            Access::Running(connection) => connection.execute(command),
-            Access::Stopped(store) => {
+            StoreAccess::Running(connection) => connection.execute(command),
+            StoreAccess::Stopped(store) => {
                 execute(&**store, command, now).map_err(|error| AccessError::Refused(error.to_string()))
             }
         }
@@ -141,8 +146,8 @@ impl Access {
     /// [`AccessError`].
     pub fn backup(self, sink: &mut dyn Write, now: UnixMs) -> Result<(), AccessError> {
         match self {
-            Access::Running(connection) => connection.backup(sink),
-            Access::Stopped(store) => store.backup(sink, now).map(drop).map_err(AccessError::Backup),
+            StoreAccess::Running(connection) => connection.backup(sink),
+            StoreAccess::Stopped(store) => store.backup(sink, now).map(drop).map_err(AccessError::Backup),
         }
     }
 }

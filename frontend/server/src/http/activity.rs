@@ -112,26 +112,26 @@ impl ConnectionActivity {
 
 /// The body of an answer. While there is more of it to come its connection is busy: one that was told to give way in
 /// the middle of a long download would hold its place to the end, and nobody else would be told to go.
-pub struct Answer<B> {
+pub struct AnswerBody<B> {
     body: B,
     activity: Rc<ConnectionActivity>,
 }
 
-impl<B> Answer<B> {
+impl<B> AnswerBody<B> {
     /// Of this body, on this connection.
-    pub fn new(body: B, activity: Rc<ConnectionActivity>) -> Answer<B> {
-        Answer { body, activity }
+    pub fn new(body: B, activity: Rc<ConnectionActivity>) -> AnswerBody<B> {
+        AnswerBody { body, activity }
     }
 }
 
-impl<B> Drop for Answer<B> {
+impl<B> Drop for AnswerBody<B> {
     /// hyper drops a body as soon as it has come to its end.
     fn drop(&mut self) {
         self.activity.idle();
     }
 }
 
-impl<B: Body + Unpin> Body for Answer<B> {
+impl<B: Body + Unpin> Body for AnswerBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -298,7 +298,7 @@ mod tests {
         let limit = ConnectionLimit::new(1);
         let activity = activity(&limit);
         activity.busy();
-        let mut answer = Answer::new(Full::new(Bytes::from_static(b"piece")), Rc::clone(&activity));
+        let mut answer = AnswerBody::new(Full::new(Bytes::from_static(b"piece")), Rc::clone(&activity));
         let mut newcomer = pin!(limit.place());
         let mut told = |cx: &mut Context<'_>| {
             assert!(newcomer.as_mut().poll(cx).is_pending());

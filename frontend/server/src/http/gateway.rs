@@ -3,7 +3,7 @@
 use crate::worker::Worker;
 use api::{ErrorCode, NOT_AVAILABLE_ON};
 use checks::auth::Caller;
-use checks::gateway::{Gateway, Guest, OFFERED_PATH};
+use checks::gateway::{Gateway, GatewayGuest, OFFERED_PATH};
 use http_core::Refusal;
 use hyper::header::{self, HeaderMap, HeaderValue};
 use store::clock;
@@ -53,8 +53,12 @@ fn values<'h>(headers: &'h HeaderMap, name: &str) -> Vec<&'h [u8]> {
 }
 
 /// The guest's account. From memory, but for the first request and the first after a change of plan.
-async fn account_of(gateway: &Gateway, guest: Guest<'_>, worker: &Worker) -> Result<AccountId, Refusal> {
-    let Guest { user, plan } = guest;
+async fn account_of(
+    gateway: &Gateway,
+    guest: GatewayGuest<'_>,
+    worker: &Worker,
+) -> Result<AccountId, Refusal> {
+    let GatewayGuest { user, plan } = guest;
     if let Some(account) = worker.checks.store.gateway_account(&gateway.name, &user, plan) {
         return Ok(account);
     }

@@ -2,7 +2,7 @@
 
 use super::text::{Kind, Page};
 use super::*;
-use checks::counters::{Answered, Checked, count};
+use checks::counters::{Answered, CountedCheck, count};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
@@ -98,7 +98,7 @@ fn what_two_threads_counted_is_added_up() {
         let tally = metrics.tally(thread);
         let what = Answered { route: "/v1/verify", method: "GET", status };
         tally.answered(what, Duration::from_millis(3));
-        tally.checked(Checked { mode: "full", reason: "catch_all" });
+        tally.checked(CountedCheck { mode: "full", reason: "catch_all" });
         count(&tally.accepted);
     }
     count(&metrics.tally(0).ended);

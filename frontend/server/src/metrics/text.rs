@@ -1,5 +1,8 @@
 //! The text format of Prometheus, version 0.0.4: families with `# HELP` and `# TYPE`, samples with labels.
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/>
+//!
+//! Client libraries keep counters in one registry that all threads share. Here each thread counts for itself, and the page adds up
+//! the counts when it is asked for; only writing the text remains.
 
 use std::fmt::{Display, Write};
 use store::histogram::Histogram;

@@ -1,20 +1,20 @@
-//! Examples for curl, out of the description's own: each is whole, and works when pasted.
+//! Examples for curl, made from the examples of the description. Each is complete and works when pasted.
 //!
-//! They assume the key in the variable of [`SETUP`]. An operation that wants an id is shown behind the one that gives it,
-//! as the description's links have it.
+//! The examples expect the key in the variable of [`SETUP`]. If an operation needs an id, its example first calls the
+//! operation that returns the id. The links of the description name that operation.
 
 use super::{Operation, Whole, entries, list, plain, text};
 use serde_json::Value;
 use std::fmt::Write;
 
-/// What is pasted first.
+/// The command to paste first.
 pub const SETUP: &str = "export MAILPROBE_KEY='mp_test_...'";
 
 const AUTHORIZATION: &str = "Authorization: Bearer $MAILPROBE_KEY";
 
-/// Something to paste.
+/// A command to paste.
 pub struct Example {
-    /// What it shows.
+    /// A summary of the command.
     pub summary: String,
     /// The command.
     pub text: String,
@@ -40,7 +40,7 @@ pub fn examples(whole: &Whole<'_>, operation: &Operation<'_>) -> Vec<Example> {
         return examples;
     }
     let of_body = |(number, (_, example)): (usize, &(&String, &Value))| {
-        // An Idempotency-Key is for one body: the first example has it.
+        // An Idempotency-Key belongs to one body, so only the first example has it.
         let parameters = if number == 0 { Parameters::Headers } else { Parameters::Required };
         let text = command(whole, operation, example.get("value"), parameters);
         Example { summary: super::text(example, "/summary").to_owned(), text }
@@ -48,13 +48,13 @@ pub fn examples(whole: &Whole<'_>, operation: &Operation<'_>) -> Vec<Example> {
     bodies.iter().enumerate().map(of_body).collect()
 }
 
-/// Which parameters a command has.
+/// The parameters that a command includes.
 #[derive(Clone, Copy, PartialEq)]
 enum Parameters<'p> {
     Required,
-    /// Those that are required, and all headers.
+    /// Required parameters and all headers.
     Headers,
-    /// Those that are required, and this one.
+    /// Required parameters and this one.
     With(&'p str),
 }
 
@@ -103,7 +103,7 @@ fn command(
     command
 }
 
-/// The operation whose answer has what another wants in its path, and which parameter that is.
+/// The operation whose answer contains a path parameter of this operation, and the name of the parameter.
 fn behind<'d>(whole: &Whole<'d>, operation: &Operation<'_>) -> Option<(String, Operation<'d>)> {
     for origin in whole.operations() {
         for (_, response) in entries(origin.value, "/responses") {
@@ -118,7 +118,7 @@ fn behind<'d>(whole: &Whole<'d>, operation: &Operation<'_>) -> Option<(String, O
     None
 }
 
-/// Both, one behind the other.
+/// An example that calls both operations in sequence.
 fn polled(whole: &Whole<'_>, operation: &Operation<'_>, parameter: &str, origin: &Operation<'_>) -> Example {
     let body = entries(origin.value, "/requestBody/content/application~1json/examples").last();
     let first =
@@ -133,7 +133,7 @@ fn polled(whole: &Whole<'_>, operation: &Operation<'_>, parameter: &str, origin:
     Example { summary: format!("{}, then {}", origin.text("/summary"), operation.text("/summary")), text }
 }
 
-/// A word of the shell, in single quotes.
+/// A shell word in single quotes.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }

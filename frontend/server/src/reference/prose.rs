@@ -1,9 +1,9 @@
-//! As much of Markdown as the description has: paragraphs, code in a line, tables.
+//! The part of Markdown that the description uses: paragraphs, inline code, tables.
 
 use super::table;
 use maud::{Markup, html};
 
-/// A text of several paragraphs and tables.
+/// Markup for a text with several paragraphs and tables.
 pub fn prose(text: &str) -> Markup {
     let blocks = text.split("\n\n").map(str::trim).filter(|block| !block.is_empty());
     html! {
@@ -13,7 +13,7 @@ pub fn prose(text: &str) -> Markup {
     }
 }
 
-/// A text in one line, with code between backticks.
+/// Markup for a text in one line, with code between backticks.
 pub fn inline(text: &str) -> Markup {
     html! {
         @for (number, part) in text.split('`').enumerate() {

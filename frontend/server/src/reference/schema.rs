@@ -1,20 +1,20 @@
-//! Schemas in words.
+//! Descriptions of schemas in words.
 
 use super::prose::prose;
 use super::{list, plain, table, text};
 use maud::{Markup, html};
 use serde_json::Value;
 
-/// The id on the page of a schema of this name.
+/// The id of a schema on the page.
 pub fn name_of(name: &str) -> String {
     format!("schema-{name}")
 }
 
-/// The fields of an object, as a table. `always` says what is said of those that cannot be left out.
+/// A table of the fields of an object. `always` is the tag of fields that cannot be left out.
 pub fn fields(label: &str, schema: &Value, always: &str) -> Markup {
     let required: Vec<&str> = list(schema, "/required").filter_map(Value::as_str).collect();
     let rows = html! {
-        thead { tr { th scope="col" { "Field" } th scope="col" { "What" } } }
+        thead { tr { th scope="col" { "Field" } th scope="col" { "Description" } } }
         tbody {
             @for (name, field) in super::entries(schema, "/properties") {
                 tr {
@@ -30,7 +30,7 @@ pub fn fields(label: &str, schema: &Value, always: &str) -> Markup {
     table(label, rows)
 }
 
-/// What a schema allows, in a line.
+/// The type and the bounds of a schema, in one line.
 pub fn kind(schema: &Value) -> Markup {
     if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
         let name = reference.rsplit('/').next().unwrap_or_default();
@@ -66,24 +66,24 @@ fn types(schema: &Value) -> Markup {
     joined(names.iter().map(one).collect())
 }
 
-/// What is said beside the type.
+/// The keywords that are shown after the type, and their words.
 const BOUNDS: [(&str, &str); 10] = [
-    ("format", "form"),
+    ("format", "format"),
     ("minimum", "at least"),
     ("maximum", "at most"),
-    ("minLength", "characters, at least"),
-    ("maxLength", "characters, at most"),
-    ("minItems", "items, at least"),
-    ("maxItems", "items, at most"),
+    ("minLength", "minimum length"),
+    ("maxLength", "maximum length"),
+    ("minItems", "minimum items"),
+    ("maxItems", "maximum items"),
     ("pattern", "pattern"),
     ("default", "default"),
-    ("example", "as"),
+    ("example", "example"),
 ];
 
 fn bounds(schema: &Value) -> Markup {
     html! {
         @for (key, words) in BOUNDS {
-            // How wide an integer is says nothing to people.
+            // The width of an integer does not matter to readers.
             @if let Some(value) = schema.get(key).filter(|value| !matches!(value.as_str(), Some("int32" | "int64"))) {
                 "; " (words) " " code { (plain(Some(value))) }
             }
@@ -111,7 +111,7 @@ mod tests {
         check(json!({ "allOf": [{ "$ref": "#/components/schemas/Mode" }] }), link);
         check(
             json!({ "type": "array", "items": { "$ref": "#/x/Mode" }, "maxItems": 2 }),
-            &format!("array of {link}; items, at most <code>2</code>"),
+            &format!("array of {link}; maximum items <code>2</code>"),
         );
         check(json!({ "anyOf": [{ "$ref": "#/x/Mode" }, { "type": "null" }] }), &format!("{link} or null"));
         check(

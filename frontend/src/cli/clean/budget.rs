@@ -1,50 +1,50 @@
-//! The rows whose addresses the engine is asked about, each in a slot whose number is its ticket.
+//! The rows in progress. Each has a slot; the number of the slot is its ticket for the engine.
 
 use super::CleanError;
 use std::collections::VecDeque;
 
-/// Octets that they may take together, which counts for lists with long rows.
+/// Maximum size of all rows in progress, in bytes. It matters for lists with long rows.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
-/// A slot that was longer gives its memory back.
+/// A slot with a larger buffer releases the excess memory.
 const SLOT_BYTES_MAX: usize = 1024;
 
-/// A row that is asked about.
+/// A row in progress.
 #[derive(Debug, Default, PartialEq, Eq, Clone)]
-pub(super) struct Asked {
-    /// Its number in the list.
+pub(super) struct AskedRow {
+    /// The number of the row in the list.
     pub row: u64,
-    /// Its domain's number in the summary.
+    /// The number of its domain in the summary.
     pub domain: u32,
-    /// How often it was asked again because its server said "later".
+    /// Number of retries because its server answered "later".
     pub retries: u8,
-    /// When its server said so first, in milliseconds from the start of the run.
+    /// The beginning of its wait, in milliseconds from the start of the run.
     pub since: Option<u64>,
-    /// The address, and behind it what stands before the verdict in the output, where rows are written as they are done.
+    /// The address. With `--unordered` the output row up to its verdict follows.
     pub bytes: Vec<u8>,
-    /// How long the address is.
+    /// Length of the address.
     pub address_bytes: u16,
 }
 
-/// A header's length in a record.
+/// Length of the header of a record.
 const HEADER: usize = 8 + 4 + 1 + 8 + 2;
 
-impl Asked {
+impl AskedRow {
     pub fn address(&self) -> &[u8] {
         &self.bytes[..usize::from(self.address_bytes).min(self.bytes.len())]
     }
 
-    /// What stands behind the last at sign.
+    /// The text after the last at sign.
     pub fn domain(&self) -> &[u8] {
         let address = self.address();
         address.rsplit(|&byte| byte == b'@').next().unwrap_or(address)
     }
 
-    /// What stands before the verdict in the output.
+    /// The output row up to its verdict.
     pub fn prefix(&self) -> &[u8] {
         &self.bytes[usize::from(self.address_bytes).min(self.bytes.len())..]
     }
 
-    /// The two parts of the record that [`Asked::read`] reads.
+    /// The two parts of the record that [`AskedRow::read`] reads.
     pub fn record(&self) -> ([u8; HEADER], &[u8]) {
         let mut header = [0; HEADER];
         header[..8].copy_from_slice(&self.row.to_le_bytes());
@@ -55,13 +55,13 @@ impl Asked {
         (header, &self.bytes)
     }
 
-    /// Reads a record, in place of what is there.
+    /// Reads a record and replaces the contents.
     ///
     /// # Errors
-    /// When it is none.
+    /// The record is too short.
     pub fn read(&mut self, record: &[u8]) -> Result<(), CleanError> {
         let Some((header, bytes)) = record.split_first_chunk::<HEADER>() else {
-            return Err(CleanError::failed("a row that waits is torn"));
+            return Err(CleanError::failed("a waiting row is damaged; report this bug"));
         };
         let number = |range: std::ops::Range<usize>| {
             header[range].iter().rev().fold(0, |number: u64, &byte| number << 8 | u64::from(byte))
@@ -77,19 +77,19 @@ impl Asked {
     }
 }
 
-/// See the module.
+/// The slots of the rows in progress.
 pub(super) struct RowBudget {
-    slots: Vec<Asked>,
+    slots: Vec<AskedRow>,
     free: Vec<u32>,
     busy: Vec<bool>,
     bytes: usize,
     room: usize,
-    /// Slots that the engine had no room for.
+    /// Tickets that the engine refused because it was full.
     pub unsent: VecDeque<u64>,
 }
 
 impl RowBudget {
-    /// With room for so many.
+    /// A budget of `room` rows.
     pub fn new(room: usize) -> RowBudget {
         RowBudget {
             slots: Vec::new(),
@@ -101,7 +101,7 @@ impl RowBudget {
         }
     }
 
-    /// How many are under way.
+    /// Number of rows in progress.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
@@ -110,16 +110,16 @@ impl RowBudget {
         self.len() < self.room && self.bytes < BYTES_MAX
     }
 
-    /// Takes a row: `fill` puts it in its slot. Gives its ticket.
+    /// Adds a row: `fill` writes it into its slot. Returns its ticket.
     ///
     /// # Errors
-    /// That of `fill`.
+    /// The error of `fill`.
     pub fn take(
         &mut self,
-        fill: impl FnOnce(&mut Asked) -> Result<(), CleanError>,
+        fill: impl FnOnce(&mut AskedRow) -> Result<(), CleanError>,
     ) -> Result<u64, CleanError> {
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Asked::default());
+            self.slots.push(AskedRow::default());
             self.busy.push(false);
             self.slots.len() as u32 - 1
         });
@@ -130,13 +130,13 @@ impl RowBudget {
         Ok(u64::from(slot))
     }
 
-    /// A row that is under way.
-    pub fn row(&mut self, ticket: u64) -> Option<&mut Asked> {
+    /// The row with this ticket, if it is in progress.
+    pub fn row(&mut self, ticket: u64) -> Option<&mut AskedRow> {
         let slot = usize::try_from(ticket).ok()?;
         if *self.busy.get(slot)? { self.slots.get_mut(slot) } else { None }
     }
 
-    /// The row is under way no longer.
+    /// Ends a row and frees its slot.
     pub fn release(&mut self, ticket: u64) {
         let Some(asked) = self.row(ticket) else { return };
         let length = asked.bytes.len();
@@ -152,9 +152,9 @@ impl RowBudget {
 mod tests {
     use super::*;
 
-    fn asked(row: u64, address: &str, prefix: &str) -> Asked {
+    fn asked(row: u64, address: &str, prefix: &str) -> AskedRow {
         let bytes = [address, prefix].concat().into_bytes();
-        Asked { row, domain: 7, retries: 2, since: Some(0), bytes, address_bytes: address.len() as u16 }
+        AskedRow { row, domain: 7, retries: 2, since: Some(0), bytes, address_bytes: address.len() as u16 }
     }
 
     #[test]
@@ -162,7 +162,7 @@ mod tests {
         let row = asked(1 << 40, "\"a@b\"@example.com", "x,");
         assert_eq!((row.domain(), row.prefix()), (&b"example.com"[..], &b"x,"[..]));
         let (header, bytes) = row.record();
-        let mut again = Asked::default();
+        let mut again = AskedRow::default();
         again.read(&[&header, bytes].concat()).unwrap();
         assert_eq!(again, row);
         assert!(again.read(&header[1..]).is_err());
@@ -172,7 +172,7 @@ mod tests {
     fn slots_are_used_again() {
         let mut budget = RowBudget::new(2);
         let fill = |row| {
-            move |asked: &mut Asked| {
+            move |asked: &mut AskedRow| {
                 asked.row = row;
                 asked.bytes.resize(100, b'x');
                 Ok(())

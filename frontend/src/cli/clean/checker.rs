@@ -1,4 +1,4 @@
-//! Who is asked about the addresses: the engine in full mode, or a fast check.
+//! Checks addresses: with the engine in full mode, or with fast checks.
 
 use checks::engine_client::EngineHandle;
 use checks::fast::judge;
@@ -8,41 +8,41 @@ use lists::Verdict;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Whoever checks addresses.
+/// Checks addresses.
 pub trait Checker {
-    /// Takes an address.
+    /// Submits an address.
     ///
     /// # Errors
-    /// [`Refusal`]; the address was not taken and gets no answer.
+    /// [`Refusal`]; the address was not accepted and gets no answer.
     fn submit(&mut self, ticket: u64, address: Address) -> Result<(), Refusal>;
 
-    /// Puts the answers that are there behind those in `into`, in any order; waits for one no longer than `patience`.
+    /// Appends the available answers to `into`, in any order. Without an answer it waits at most `patience`.
     fn answers(&mut self, patience: Duration, into: &mut Vec<Answered>);
 
-    /// About how many addresses servers have spoken so far. Their answers may come much later.
+    /// Number of addresses for which servers have replied so far. Their answers may come much later.
     fn answer_count(&self) -> u64;
 
-    /// Has every address that is under way answered soon, with what is known by then.
+    /// Requests an early answer for every address in progress, from the evidence so far.
     fn recall(&mut self);
 
-    /// The DNS resolvers that are asked, as a message names them.
+    /// The DNS resolvers, as text for messages.
     fn resolvers(&self) -> &str;
 }
 
 /// An answer about one address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answered {
-    /// The ticket it was submitted with.
+    /// The ticket of the address.
     pub ticket: u64,
-    /// The verdict, or why nothing can be said about any address.
+    /// The verdict, or the outage that prevented it.
     pub result: Result<Verdict, Outage>,
-    /// The rule that decided, as docs/verdicts.md lists them; empty where there is none.
+    /// The rule that decided, as listed in docs/verdicts.md; empty if there is none.
     pub rule: &'static str,
-    /// The server asked for a later try.
+    /// The server requested a later try, after this time.
     pub retry_after: Option<Duration>,
 }
 
-/// Most answers that are taken at once.
+/// Maximum number of answers taken at once.
 const ANSWERS_MAX: usize = 1024;
 
 impl Checker for Box<dyn Checker> {
@@ -67,7 +67,7 @@ impl Checker for Box<dyn Checker> {
     }
 }
 
-/// Asks the engine.
+/// Full checks by the engine.
 pub(super) struct Full {
     line: Box<dyn EngineHandle + Send>,
     answers: Vec<Answer>,
@@ -108,29 +108,29 @@ impl Checker for Full {
     }
 }
 
-/// Checks fast: no mail server hears of the addresses.
+/// Fast checks: they contact no mail server.
 pub(super) struct Fast {
     line: Box<dyn EngineHandle + Send>,
-    /// In the order in which they were asked; each answers within a few seconds.
-    asked: VecDeque<Asked>,
+    /// The addresses in progress, in the order of submission. Each gets an answer within a few seconds.
+    asked: VecDeque<PendingCheck>,
     resolvers: String,
 }
 
-/// An address under way.
-struct Asked {
+/// An address in progress.
+struct PendingCheck {
     ticket: u64,
     address: Address,
     pending: Pending<MailHosts>,
     tries: u8,
 }
 
-/// Most domains under way at once. A resolver is not asked more than a few hundred questions at a time, and each domain that
-/// waits for that takes memory for all its hosts.
+/// Maximum number of domains in progress. A resolver gets at most a few hundred queries at a time, and each waiting domain
+/// takes memory for all its hosts.
 const FAST_UNDER_WAY_MAX: usize = 768;
-/// How often DNS is asked about a domain that it does not tell of in time. The engine goes on asking meanwhile, so that a later
-/// try finds what it has learned.
+/// Number of tries for a domain for which DNS does not answer in time. The engine continues its queries meanwhile, so that a
+/// later try finds their answers.
 const TRIES_MAX: u8 = 3;
-/// How long the first of those under way is waited for before the others are looked at again.
+/// How long to wait for the first address in progress before the others are examined again.
 const FAST_LOOK: Duration = Duration::from_millis(5);
 
 impl Fast {
@@ -138,13 +138,13 @@ impl Fast {
         Fast { line, asked: VecDeque::new(), resolvers }
     }
 
-    /// The verdict, or none where DNS is asked again.
-    fn judge(&mut self, asked: Asked, hosts: Result<MailHosts, Outage>) -> Option<Answered> {
+    /// The answer, or `None` if DNS is queried again.
+    fn judge(&mut self, asked: PendingCheck, hosts: Result<MailHosts, Outage>) -> Option<Answered> {
         if hosts == Ok(MailHosts::Unknown)
             && asked.tries < TRIES_MAX
             && let Ok(pending) = self.line.mail_hosts(asked.address.domain().clone())
         {
-            self.asked.push_back(Asked { pending, tries: asked.tries + 1, ..asked });
+            self.asked.push_back(PendingCheck { pending, tries: asked.tries + 1, ..asked });
             return None;
         }
         let result = judge(&asked.address, hosts).map(|(reason, _)| Verdict::from(reason));
@@ -158,11 +158,11 @@ impl Checker for Fast {
             return Err(Refusal::Full);
         }
         let pending = self.line.mail_hosts(address.domain().clone())?;
-        self.asked.push_back(Asked { ticket, address, pending, tries: 1 });
+        self.asked.push_back(PendingCheck { ticket, address, pending, tries: 1 });
         Ok(())
     }
 
-    /// Takes what is there, wherever it stands: one domain that DNS is slow to tell of holds up no other.
+    /// Takes all available answers, so that a domain with slow DNS delays no other.
     fn answers(&mut self, patience: Duration, into: &mut Vec<Answered>) {
         let before = into.len();
         for _ in 0..self.asked.len() {
@@ -182,12 +182,12 @@ impl Checker for Fast {
         }
     }
 
-    /// No server is asked.
+    /// Fast checks contact no mail server.
     fn answer_count(&self) -> u64 {
         0
     }
 
-    /// Each is answered within seconds as it is.
+    /// Nothing to do: each address gets an answer within seconds anyway.
     fn recall(&mut self) {}
 
     fn resolvers(&self) -> &str {

@@ -1,32 +1,32 @@
-//! How the rows of each domain fared, as far as there is room to tell.
+//! Counts of rows by domain, for a bounded number of domains.
 
 use engine::proto::limits::DOMAIN_BYTES_MAX;
 use hashbrown::HashTable;
 use lists::Verdict;
 use std::hash::{BuildHasher, RandomState};
 
-/// So many domains are told apart; the rows of all others are counted together.
+/// Maximum number of domains with their own counts. The rows of all others are counted together.
 const DOMAINS_MAX: usize = 100_000;
-/// The number of those without one of their own.
+/// The number of domains without their own counts.
 pub(super) const OTHERS: u32 = u32::MAX;
 
-/// The rows of a domain.
+/// Counts of the rows of a domain.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct DomainRows {
-    /// All.
+    /// All rows.
     pub rows: u64,
-    /// Those that are deliverable.
+    /// Deliverable rows.
     pub deliverable: u64,
-    /// Those of which nothing could be found out.
+    /// Unverifiable rows.
     pub unverifiable: u64,
 }
 
-/// The domains of a list by the numbers in which they came. Names stand behind each other in one text, as there are many
-/// of them and none ever goes.
+/// The domains of a list, numbered by their first appearance. One text contains all names, because they are many and none
+/// is ever removed.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Domains {
     names: String,
-    /// Where each name ends.
+    /// The end of each name.
     ends: Vec<u32>,
     numbers: HashTable<u32>,
     keyed: RandomState,
@@ -35,7 +35,7 @@ pub(super) struct Domains {
 }
 
 impl Domains {
-    /// The domain's number.
+    /// The number of a domain. A new domain gets the next number.
     pub fn number(&mut self, domain: &str) -> u32 {
         let hash = self.keyed.hash_one(domain);
         let is_it = |&number: &u32| name(&self.names, &self.ends, number) == domain;
@@ -62,7 +62,7 @@ impl Domains {
         rows.unverifiable += u64::from(verdict.reason == "unverifiable");
     }
 
-    /// Each domain, those with the most rows first.
+    /// All domains, those with the most rows first.
     pub fn sorted(&self) -> Vec<(&str, DomainRows)> {
         let all =
             (0..).zip(&self.counts).map(|(number, rows)| (name(&self.names, &self.ends, number), *rows));
@@ -71,7 +71,7 @@ impl Domains {
         all
     }
 
-    /// The rows of all domains without a number of their own.
+    /// The rows of all domains without their own counts.
     pub fn others(&self) -> DomainRows {
         self.others
     }
@@ -84,7 +84,7 @@ fn name<'a>(names: &'a str, ends: &[u32], number: u32) -> &'a str {
     &names[begin as usize..ends[number] as usize]
 }
 
-// What `ends` can tell.
+// All ends fit into 32 bits.
 const _: () = assert!(DOMAINS_MAX * DOMAIN_BYTES_MAX < u32::MAX as usize);
 
 #[cfg(test)]

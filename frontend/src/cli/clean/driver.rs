@@ -1,8 +1,8 @@
-//! The loop that moves rows from the source over the engine to the sink.
+//! The loop that moves rows from the source through the engine to the sink.
 
 mod answers;
 
-use super::budget::{Asked, RowBudget};
+use super::budget::{AskedRow, RowBudget};
 use super::checker::{Answered, Checker};
 use super::outage::OutageWatch;
 use super::progress::{Progress, Standing};
@@ -19,23 +19,23 @@ use engine::proto::address::Address;
 use lists::{Row, Source, Verdict};
 use std::time::{Duration, Instant};
 
-/// Rows that are read before answers are looked for.
+/// Maximum number of rows read before the next look for answers.
 const READ_AT_ONCE: usize = 1024;
-/// How much work a kill can cost.
+/// Interval between flushes of the output: a kill loses at most this much work.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What the loop waits for, and how long.
+/// The waiting times of the loop.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Waits {
-    /// How long a row may wait when its server says "later" or does not answer, or when its site has no budget left.
+    /// How long a row may wait if its server answers "later" or does not answer, or if its site has no budget left.
     pub later: Duration,
-    /// How long the list waits, beyond that, without an answer to any row.
+    /// How long the list waits, in addition, without an answer to any row.
     pub silence: Duration,
-    /// A list of hours must not end with a minute's outage: only one that lasts longer, without a verdict, ends the run.
+    /// An outage without a verdict ends the run after this time. Shorter outages do not.
     pub outage: Duration,
 }
 
-/// What a run works with.
+/// The parts of a run.
 pub(super) struct Parts<'a> {
     pub source: Source,
     pub sink: Sink,
@@ -49,7 +49,7 @@ pub(super) struct Parts<'a> {
 /// Cleans a list.
 ///
 /// # Errors
-/// [`CleanError`]; all rows that can be are written then.
+/// [`CleanError`]; all finished rows are written then, if possible.
 pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
     let started = Instant::now();
     let mut run = Run {
@@ -82,9 +82,9 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
             Ok(run.summary)
         }
         Err(error) => {
-            // The writer may be what failed: then it fails again, and the first error is the one to tell.
+            // If the writer has failed, it fails again here; the first error is reported.
             let _ = run.write();
-            // Where the disk was full there is room now for what was done.
+            // On a full disk this makes room for the finished rows.
             drop(run.parts.state);
             Err(run.parts.sink.keep(error))
         }
@@ -95,25 +95,25 @@ struct Run<'a> {
     parts: Parts<'a>,
     seen: Seen,
     rows: Rows,
-    /// By their codes, from 1.
+    /// All verdicts; their codes start at 1.
     verdicts: Vec<Verdict>,
     summary: Summary,
     budget: RowBudget,
     put_off: PutOff,
     stall: Stall,
     outage: OutageWatch,
-    /// The row that was read last.
+    /// The last row read.
     row: Row,
     answers: Vec<Answered>,
-    /// How many rows were read.
+    /// Number of rows read.
     read: u64,
-    /// The source has no more rows.
+    /// Whether the source has no more rows.
     ended: bool,
     started: Instant,
     flushed: Instant,
-    /// When the last answer came.
+    /// When the last answer arrived.
     answered_at: Instant,
-    /// About how many rows servers had spoken then.
+    /// Number of rows for which servers had replied at the last look.
     spoken: u64,
 }
 
@@ -134,7 +134,7 @@ impl Run<'_> {
         }
     }
 
-    /// Hands over what the engine had no room for.
+    /// Submits rows for which the engine had no room.
     fn resend(&mut self) -> Result<(), CleanError> {
         while let Some(&ticket) = self.budget.unsent.front()
             && !self.stall.is_recalling()
@@ -151,10 +151,10 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Hands over rows that were put off and whose turn has come.
+    /// Submits delayed rows that are due.
     fn release(&mut self) -> Result<(), CleanError> {
         let now = self.now();
-        let mut asked = Asked::default();
+        let mut asked = AskedRow::default();
         while self.has_room()
             && let Some(turn) = self.put_off.next(&mut self.parts.state, now, &mut asked)?
         {
@@ -171,7 +171,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Reads rows as far as there is room for them.
+    /// Reads rows while there is room for them.
     fn read(&mut self) -> Result<(), CleanError> {
         for _ in 0..READ_AT_ONCE {
             if !self.may_read() {
@@ -187,7 +187,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Whether another row may be read: in an outage there is no use in it.
+    /// Whether another row may be read. Reading pauses during an outage.
     fn may_read(&self) -> bool {
         !self.ended && self.has_room() && !self.outage.is_paused(self.started.elapsed())
     }
@@ -196,7 +196,7 @@ impl Run<'_> {
         self.budget.has_room() && self.budget.unsent.is_empty() && !self.stall.is_recalling()
     }
 
-    /// Finds out what is to be done with the row that was read.
+    /// Decides what to do with the row that was read.
     fn take(&mut self) -> Result<(), CleanError> {
         let number = self.read - 1;
         let known = match self.parts.sink.is_replaying() {
@@ -225,7 +225,7 @@ impl Run<'_> {
         }
     }
 
-    /// A row whose verdict is there, and which perhaps is `done`: it stands in the output already.
+    /// Takes a row with a known verdict. `done`: the output contains it already.
     fn take_known(
         &mut self,
         first: u64,
@@ -244,12 +244,12 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The row waits to be written.
+    /// Adds the row to those that wait to be written.
     fn queue(&mut self, first: u64, domain: u32, code: u8) -> Result<(), CleanError> {
         self.rows.push(&mut self.parts.state, Waiting { first, domain, code }, &self.row.prefix)
     }
 
-    /// The row's address is new.
+    /// Starts the check of a new address.
     fn ask(&mut self, number: u64, domain: u32, address: Address) -> Result<(), CleanError> {
         let ordered = self.rows.is_ordered();
         if ordered {
@@ -279,7 +279,7 @@ impl Run<'_> {
         self.send(ticket, address)
     }
 
-    /// Hands an address over, now or when there is room.
+    /// Submits an address now, or later if the engine is full.
     fn send(&mut self, ticket: u64, address: Address) -> Result<(), CleanError> {
         if !self.submit(ticket, address)? {
             self.budget.unsent.push_back(ticket);
@@ -295,7 +295,7 @@ impl Run<'_> {
         }
     }
 
-    /// Writes the rows whose turn has come.
+    /// Writes the rows that can be written.
     fn write(&mut self) -> Result<(), CleanError> {
         let idle = self.ended && self.budget.len() == 0 && self.put_off.len() == 0;
         while let Some((row, prefix)) = self.rows.next(&mut self.parts.state, &mut self.seen, idle)? {
@@ -321,13 +321,13 @@ impl Run<'_> {
         });
     }
 
-    /// Milliseconds from the start of the run.
+    /// Milliseconds since the start of the run.
     fn now(&self) -> u64 {
         millis(self.started.elapsed())
     }
 }
 
-/// Of a row without an address.
+/// The domain number of a row without an address.
 const NO_DOMAIN: u32 = u32::MAX - 1;
 
 fn count(summary: &mut Summary, verdicts: &[Verdict], code: u8, domain: Option<u32>) {
@@ -336,19 +336,19 @@ fn count(summary: &mut Summary, verdicts: &[Verdict], code: u8, domain: Option<u
     }
 }
 
-/// The address of a row that was an address before.
-fn parse(asked: &Asked) -> Result<Address, CleanError> {
+/// Parses the address of a row again.
+fn parse(asked: &AskedRow) -> Result<Address, CleanError> {
     let text = std::str::from_utf8(asked.address()).ok();
     let address = text.and_then(|text| Address::parse(text).ok());
-    address.ok_or_else(|| CleanError::failed("an address that waits is torn; report this defect"))
+    address.ok_or_else(|| CleanError::failed("a waiting address is damaged; report this bug"))
 }
 
-/// Nobody was asked for too long.
+/// The error for an outage that lasted too long.
 fn nobody(resolvers: &str) -> CleanError {
     let asked = if resolvers.is_empty() { String::new() } else { format!(" ({resolvers})") };
     CleanError::outage(format!(
-        "the DNS resolver{asked} gives no answers that can be believed, or no connection to any mail \
-         server succeeds; name another resolver with --resolver, see to the network and to outbound port 25"
+        "the DNS resolver{asked} gives no credible answers, or no connection to any mail server succeeds; \
+         name another resolver with --resolver, and check the network and outbound port 25"
     ))
 }
 

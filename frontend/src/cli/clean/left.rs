@@ -1,59 +1,59 @@
-//! Rows that ended as unverifiable although a later try may tell more: for which reasons, and which option waits for them.
+//! Rows that are unverifiable, but for which a later try may tell more: the reasons, and the option that waits for them.
 
 use indicatif::HumanCount;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// The least that `--max-wait` is worth a try with: greylisting servers want one minute to a quarter of an hour.
+/// Smallest useful `--max-wait`: greylisting servers require one to fifteen minutes.
 const MAX_WAIT_MIN: Duration = Duration::from_secs(900);
 
-/// Rows by the rule that left them.
+/// Rows by the rule that left them unverifiable.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Left {
     rules: BTreeMap<&'static str, LeftByRule>,
 }
 
-/// Rows that one rule left.
+/// The rows of one rule.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct LeftByRule {
-    /// How many.
+    /// Number of rows.
     pub rows: u64,
-    /// The longest that one of them should wait before it is asked about again; zero where nobody knows.
+    /// Longest wait before the next try of one of them; zero if it is unknown.
     pub wait: Duration,
 }
 
 impl Left {
-    /// The rule of rows that were not asked about because of our own budget of refused recipients.
+    /// The rule of rows that were not checked because the budget of refused recipients was spent.
     pub const BUDGET: &'static str = "refusal_budget";
-    /// The rule of rows that were not asked about because their site answered nobody.
+    /// The rule of rows that were not checked because their site did not answer.
     pub const SILENT: &'static str = "site_silent";
 
-    /// Counts a row that should wait so long.
+    /// Counts a row; `wait` is the time before its next try.
     pub(super) fn add(&mut self, rule: &'static str, wait: Duration) {
         let left = self.rules.entry(rule).or_default();
         left.rows += 1;
         left.wait = left.wait.max(wait);
     }
 
-    /// How many, by all rules.
+    /// Number of rows of all rules.
     pub fn rows(&self) -> u64 {
         self.rules.values().map(|left| left.rows).sum()
     }
 
-    /// The longest that one of them should wait.
+    /// Longest wait of all rules.
     pub fn wait(&self) -> Duration {
         self.rules.values().map(|left| left.wait).max().unwrap_or_default()
     }
 
-    /// By rule, most rows first.
+    /// The rules, those with the most rows first.
     pub fn by_rule(&self) -> Vec<(&'static str, LeftByRule)> {
         let mut rules: Vec<_> = self.rules.iter().map(|(rule, left)| (*rule, *left)).collect();
         rules.sort_by_key(|(_, left)| std::cmp::Reverse(left.rows));
         rules
     }
 
-    /// What scripts get, for a run with this `--max-wait`.
+    /// The JSON for scripts, for a run with this `--max-wait`.
     pub(super) fn json(&self, max_wait: Duration) -> serde_json::Value {
         let one = |(rule, left): (&str, LeftByRule)| {
             serde_json::json!({
@@ -66,14 +66,14 @@ impl Left {
         self.by_rule().into_iter().map(one).collect()
     }
 
-    /// What people read, for a run with this `--max-wait`.
+    /// Writes the text for people, for a run with this `--max-wait`.
     pub(super) fn write(&self, f: &mut fmt::Formatter<'_>, max_wait: Duration) -> fmt::Result {
         match self.rows() {
             0 => return Ok(()),
-            1 => writeln!(f, "1 address is unverifiable for now, and a later try may tell more:")?,
+            1 => writeln!(f, "1 address is unverifiable for now; a later try may tell more:")?,
             rows => {
                 let rows = HumanCount(rows);
-                writeln!(f, "{rows} addresses are unverifiable for now, and a later try may tell more:")?;
+                writeln!(f, "{rows} addresses are unverifiable for now; a later try may tell more:")?;
             }
         }
         for (rule, left) in self.by_rule() {
@@ -82,10 +82,10 @@ impl Left {
             if rule == Left::BUDGET {
                 writeln!(
                     f,
-                    "not asked; --max-wait {seconds} or a later run asks them, --pace fast asks more an hour"
+                    "not checked; --max-wait {seconds} or a later run checks them, --pace fast checks more per hour"
                 )?;
             } else {
-                writeln!(f, "--max-wait {seconds} asks them again")?;
+                writeln!(f, "--max-wait {seconds} tries them again")?;
             }
         }
         Ok(())
@@ -93,7 +93,7 @@ impl Left {
 }
 
 impl LeftByRule {
-    /// The `--max-wait` that waits for these rows, in whole minutes; more than what was `given` and not enough.
+    /// The `--max-wait` that waits for these rows, in whole minutes. It is at least twice the `given` one, which was too short.
     fn max_wait(&self, given: Duration) -> Duration {
         let wanted = self.wait.max(given * 2).max(MAX_WAIT_MIN);
         Duration::from_secs(wanted.as_secs().next_multiple_of(60))
@@ -110,7 +110,7 @@ mod tests {
         left
     }
 
-    /// What is said of these rows, a rule and the seconds to wait each, with this `--max-wait`.
+    /// The text for these rows with this `--max-wait`. Each row is a rule and its wait in seconds.
     fn said(rows: &[(&'static str, u64)], max_wait: u64) -> String {
         struct Shown(Left, Duration);
         impl fmt::Display for Shown {
@@ -126,19 +126,19 @@ mod tests {
         assert_eq!(said(&[], 0), "");
         assert_eq!(
             said(&[("greylisted", 300)], 0),
-            "1 address is unverifiable for now, and a later try may tell more:\n  \
-             greylisted                             1  --max-wait 900 asks them again\n"
+            "1 address is unverifiable for now; a later try may tell more:\n  \
+             greylisted                             1  --max-wait 900 tries them again\n"
         );
         assert_eq!(
             said(&[("session-closing", 60), (Left::BUDGET, 3001), (Left::BUDGET, 200), (Left::SILENT, 0)], 0),
-            "4 addresses are unverifiable for now, and a later try may tell more:\n  \
-             refusal_budget                         2  not asked; --max-wait 3060 or a later run asks them, \
-             --pace fast asks more an hour\n  \
-             session-closing                        1  --max-wait 900 asks them again\n  \
-             site_silent                            1  --max-wait 900 asks them again\n"
+            "4 addresses are unverifiable for now; a later try may tell more:\n  \
+             refusal_budget                         2  not checked; --max-wait 3060 or a later run checks them, \
+             --pace fast checks more per hour\n  \
+             session-closing                        1  --max-wait 900 tries them again\n  \
+             site_silent                            1  --max-wait 900 tries them again\n"
         );
-        // What was not enough is not advised again.
-        assert!(said(&[("greylisted", 60)], 900).contains("--max-wait 1800 asks"));
+        // The text does not suggest a value that was too short.
+        assert!(said(&[("greylisted", 60)], 900).contains("--max-wait 1800 tries"));
     }
 
     #[test]

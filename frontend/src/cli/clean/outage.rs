@@ -1,23 +1,23 @@
-//! How long nobody can be asked before the run ends. Pure: it takes the times of events.
+//! Decides when an outage ends the run. Pure: its inputs are the times of events.
 
 use lists::Verdict;
 use std::time::Duration;
 
-/// When an address is asked about again that met an outage.
+/// How long an address waits after an outage before its next try.
 pub(super) const OUTAGE_PAUSE: Duration = Duration::from_secs(5);
-/// The rows that met the outage are handed over again before further ones are read.
+/// Further rows are read this much later, after the rows of the outage are submitted again.
 const PAUSE_MORE: Duration = Duration::from_millis(200);
-/// Reasons that need neither DNS nor a mail server: they come in an outage too, and do not end it.
+/// Reasons that need neither DNS nor a mail server. They occur during an outage too, and do not end it.
 const KNOWN_WITHOUT_ASKING: [&str; 4] = ["invalid_syntax", "spamtrap", "disposable", "possible_typo"];
 
-/// See the module. Times are since the start of the run.
+/// Watches for outages. Times are from the start of the run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OutageWatch {
-    /// `--max-outage`.
+    /// The value of `--max-outage`.
     max: Duration,
-    /// Since when nothing but outages was heard.
+    /// The start of the current outage.
     since: Option<Duration>,
-    /// Until when no rows are read.
+    /// The end of the pause in reading.
     paused: Option<Duration>,
 }
 
@@ -26,17 +26,17 @@ impl OutageWatch {
         OutageWatch { max, since: None, paused: None }
     }
 
-    /// Nothing but outages was heard of late.
+    /// Whether there is an outage.
     pub fn is_on(&self) -> bool {
         self.since.is_some()
     }
 
-    /// No rows are read: those that met the outage are asked about again first.
+    /// Whether reading pauses: the rows of the outage are tried again first.
     pub fn is_paused(&self, now: Duration) -> bool {
         self.paused.is_some_and(|until| now < until)
     }
 
-    /// A row met an outage; true when it has lasted for too long.
+    /// A row met an outage; true if the outage has lasted too long.
     pub fn on_outage(&mut self, now: Duration) -> bool {
         self.paused = Some(now + OUTAGE_PAUSE + PAUSE_MORE);
         now.saturating_sub(*self.since.get_or_insert(now)) >= self.max
@@ -66,7 +66,7 @@ mod tests {
             watch.on_verdict(reason.into());
         }
         assert!(!watch.on_outage(at(129)), "119 s");
-        assert!(watch.on_outage(at(130)), "the lists of domains answered in between, and nobody else");
+        assert!(watch.on_outage(at(130)), "only the lists of domains answered in between");
         for reason in [Reason::MailboxExists, Reason::MailboxNotFound, Reason::Unverifiable] {
             watch.on_verdict(reason.into());
             assert!(!watch.is_on(), "{}", reason.as_str());

@@ -1,38 +1,38 @@
-//! The line on the terminal that says how far it has got.
+//! The progress line on the terminal.
 
 use super::summary::{Summary, addresses};
 use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-/// See the module.
+/// The progress line.
 pub(super) struct Progress {
     bar: Option<ProgressBar>,
     started: Instant,
     shown: Instant,
 }
 
-/// How far it has got.
+/// The progress of a run.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Standing {
-    /// Rows that were read.
+    /// Number of rows read.
     pub read: u64,
-    /// Octets of the input that were read.
+    /// Number of input bytes read.
     pub octets: u64,
-    /// Rows that are asked about later.
+    /// Number of rows that are checked later.
     pub put_off: u64,
-    /// When the last of those is due that wait for their time.
+    /// Time until the last of the rows that wait for a time is due.
     pub until: Option<Duration>,
 }
 
-/// How often the line is made anew.
+/// Interval between updates of the line.
 const SHOW_INTERVAL: Duration = Duration::from_millis(200);
-/// The time left is a guess from the rate so far, and before this no guess at all.
+/// The time left is estimated from the rate so far. Before this time there is no estimate.
 const GUESS_AFTER: Duration = Duration::from_secs(3);
 
 impl Progress {
-    /// Shown where it is `wanted` and standard error is a terminal. `size` is the input's length in octets: where it
-    /// is known, the time left is told.
+    /// The line is shown if it is `wanted` and standard error is a terminal. `size` is the length of the input in bytes. If it
+    /// is known, the line shows the time left.
     pub fn new(wanted: bool, size: Option<u64>) -> Progress {
         let bar = (wanted && std::io::stderr().is_terminal()).then(|| {
             let bar = match size {
@@ -46,7 +46,7 @@ impl Progress {
         Progress { bar, started: now, shown: now }
     }
 
-    /// Shows where it stands, now and then.
+    /// Updates the line at intervals.
     pub fn show(&mut self, summary: &Summary, standing: impl FnOnce() -> Standing) {
         let Some(bar) = &self.bar else { return };
         if self.shown.elapsed() < SHOW_INTERVAL {
@@ -54,14 +54,14 @@ impl Progress {
         }
         self.shown = Instant::now();
         let standing = standing();
-        // The rows that were read and are not done yet are not passed.
+        // Rows that are read but not finished do not count.
         let done = summary.total() as f64 / standing.read.max(1) as f64;
         let position = (standing.octets as f64 * done) as u64;
         bar.set_message(line(summary, &standing, self.started.elapsed(), bar.length(), position));
         bar.set_position(position);
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub fn end(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
@@ -88,7 +88,7 @@ fn line(
     let good = HumanCount(summary.deliverable);
     line += &format!("; {good} deliverable, {} unverifiable", HumanCount(unverifiable));
     if standing.put_off > 0 {
-        line += &format!("; {} put off", HumanCount(standing.put_off));
+        line += &format!("; {} delayed", HumanCount(standing.put_off));
         if let Some(until) = standing.until {
             line += &format!(" for up to {}", HumanDuration(until));
         }
@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(
             line(&summary, &standing, Duration::from_secs(6), Some(3000), 1000),
             "1,000 addresses, 100/s, 12 seconds left; 500 deliverable, 250 unverifiable; \
-             12 put off for up to 4 minutes"
+             12 delayed for up to 4 minutes"
         );
         assert_eq!(
             line(&summary, &Standing::default(), Duration::from_secs(2), None, 0),

@@ -1,78 +1,78 @@
-//! Rows that are asked about later: their server said so, their site had enough waiting, or nobody could be asked.
+//! Rows that are checked later: their server answered "later", their site was full, or there was an outage.
 //!
-//! Rows of a domain whose site was crowded wait in a queue of their domain. One is handed over for each answer that
-//! comes for the domain, so that as many are under way as the site bears; beside that, a clock hands over a few of all such
-//! domains in turn, more each time as long as none comes back crowded, and fewer when most do. So nobody waits for
-//! ever, and hardly any row makes the way in vain.
+//! If the site of a domain is full, the rows of the domain wait in its queue. Each answer for the domain releases one row, so
+//! that the number of rows in progress fits the site. In addition a clock releases a few rows of all such domains in turn. It
+//! releases more each time while none of them returns, and fewer if most of them return. So no row waits for ever, and few
+//! rows are submitted in vain.
 
 use super::CleanError;
-use super::budget::Asked;
+use super::budget::AskedRow;
 use super::state::State;
 use super::state::spool::Spool;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 
-/// Most domains with a queue. Rows of others wait in one behind them all.
+/// Maximum number of domains with a queue. Rows of other domains share one queue.
 const QUEUES_MAX: usize = 8192;
-/// How often the clock hands rows over.
+/// Interval of the clock, in milliseconds.
 const TICK_MS: u64 = 100;
-/// How many at least and at most.
+/// Bounds of the number of rows per turn of the clock.
 const QUOTA_MIN: u64 = 16;
 const QUOTA_MAX: u64 = 16_384;
 
-/// Why a row that was put off may go.
+/// The reason why a delayed row may be submitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// It waited for a time, and that has come.
+    /// It waited for a time and is due.
     Due,
-    /// It waited for room at its site, and may try again.
+    /// It waited for room at its site and may try again.
     Room,
 }
 
-/// See the module. Times are milliseconds from the start of the run.
+/// The delayed rows. Times are milliseconds from the start of the run.
 #[derive(Default)]
 pub(super) struct PutOff {
     hasher: RandomState,
     queues: HashMap<u64, Spool>,
-    /// Each domain with a queue once, the next in turn first.
+    /// The domains with a queue, the next in turn first.
     turns: VecDeque<u64>,
-    /// Domains of which a row may go, once for each row.
+    /// Domains with a released row, once per row.
     ready: VecDeque<u64>,
-    /// Rows of domains for which there was no queue.
+    /// Rows of domains without their own queue.
     others: Spool,
-    /// Rows by the time when they are due.
+    /// Rows by the time at which they are due.
     later: BTreeMap<u64, Spool>,
     waiting: u64,
-    /// How many of them wait for room at their site.
+    /// Number of rows that wait for room at their site.
     crowded: u64,
     quota: u64,
-    /// Of the clock's next turn.
+    /// The time of the clock's next turn.
     tick: u64,
-    /// How many rows it handed over in its last turn, and how many came back since.
+    /// Number of rows that the clock released in its last turn, and number of rows that returned since.
     handed: u64,
     came_back: u64,
-    /// How many it may still hand over in this turn.
+    /// Number of rows that it may still release in this turn.
     left: u64,
     buffer: Vec<u8>,
 }
 
 impl PutOff {
-    /// How many rows wait.
+    /// Number of waiting rows.
     pub fn len(&self) -> u64 {
         self.waiting
     }
 
-    /// How many rows wait for room at their site.
+    /// Number of rows that wait for room at their site.
     pub fn crowded_len(&self) -> u64 {
         self.crowded
     }
 
-    /// When the last of those that wait for their time is due.
+    /// When the last of the rows that wait for a time is due.
     pub fn last_due(&self) -> Option<u64> {
         self.later.last_key_value().map(|(due, _)| *due)
     }
 
-    /// When there is something to do next.
+    /// The time of the next release.
     pub fn next_due(&self, now: u64) -> Option<u64> {
         let later = self.later.first_key_value().map(|(due, _)| *due);
         let crowded = if !self.ready.is_empty() {
@@ -83,39 +83,39 @@ impl PutOff {
         later.into_iter().chain(crowded).min()
     }
 
-    /// Puts a row off for so many milliseconds, or a little longer.
+    /// Delays a row by this number of milliseconds, or a little longer.
     ///
     /// # Errors
-    /// When the state cannot be written.
+    /// The state cannot be written.
     pub fn postpone(
         &mut self,
         state: &mut State,
-        row: &Asked,
+        row: &AskedRow,
         now: u64,
         delay: u64,
     ) -> Result<(), CleanError> {
-        // Those that are due at about the same time share a queue.
+        // Rows that are due at about the same time share a queue.
         let step = (delay / 64).max(1).next_power_of_two();
         let due = (now + delay).next_multiple_of(step);
         self.waiting += 1;
         push(self.later.entry(due).or_default(), state, row)
     }
 
-    /// The site of the row's domain is crowded.
+    /// The site of the row's domain is full.
     ///
     /// # Errors
-    /// When the state cannot be written.
-    pub fn on_site_full(&mut self, state: &mut State, row: &Asked) -> Result<(), CleanError> {
+    /// The state cannot be written.
+    pub fn on_site_full(&mut self, state: &mut State, row: &AskedRow) -> Result<(), CleanError> {
         self.came_back += 1;
         let domain = self.hasher.hash_one(row.domain());
         self.wait(state, domain, row)
     }
 
-    /// Puts the row behind others of its domain, if there are any that wait; else it can be asked about now.
+    /// If other rows of its domain wait, adds the row behind them and returns true. Otherwise the row can be submitted now.
     ///
     /// # Errors
-    /// When the state cannot be written.
-    pub fn join(&mut self, state: &mut State, row: &Asked) -> Result<bool, CleanError> {
+    /// The state cannot be written.
+    pub fn join(&mut self, state: &mut State, row: &AskedRow) -> Result<bool, CleanError> {
         if self.queues.is_empty() {
             return Ok(false);
         }
@@ -127,8 +127,8 @@ impl PutOff {
         Ok(waits)
     }
 
-    /// An answer came for a row of this domain: one that waits may go.
-    pub fn answered(&mut self, row: &Asked) {
+    /// A row of this domain got an answer: releases a waiting row of the domain.
+    pub fn answered(&mut self, row: &AskedRow) {
         if self.queues.is_empty() {
             return;
         }
@@ -138,11 +138,16 @@ impl PutOff {
         }
     }
 
-    /// Takes the next row that may go into `row`; `None` when there is none.
+    /// Takes the next released row into `row`; `None` if there is none.
     ///
     /// # Errors
-    /// When the state cannot be read.
-    pub fn next(&mut self, state: &mut State, now: u64, row: &mut Asked) -> Result<Option<Turn>, CleanError> {
+    /// The state cannot be read.
+    pub fn next(
+        &mut self,
+        state: &mut State,
+        now: u64,
+        row: &mut AskedRow,
+    ) -> Result<Option<Turn>, CleanError> {
         if let Some(mut due) = self.later.first_entry()
             && *due.key() <= now
         {
@@ -161,7 +166,7 @@ impl PutOff {
         if self.left == 0 {
             return Ok(None);
         }
-        // Half of the turns go to those without a queue of their own, while there are any.
+        // While rows without their own queue wait, they get half of the turns.
         if !self.others.is_empty() && (self.left.is_multiple_of(2) || self.turns.is_empty()) {
             let taken = self.others.pop(state, &mut self.buffer)?;
             return Ok(self.by_clock(taken, row)?.then_some(Turn::Room));
@@ -172,11 +177,11 @@ impl PutOff {
         Ok(None)
     }
 
-    /// Takes any row that waits for room at its site, for nobody waits any longer; `false` when there is none.
+    /// Takes any row that waits for room at its site, to end its wait; `false` if there is none.
     ///
     /// # Errors
-    /// When the state cannot be read.
-    pub fn next_crowded(&mut self, state: &mut State, row: &mut Asked) -> Result<bool, CleanError> {
+    /// The state cannot be read.
+    pub fn next_crowded(&mut self, state: &mut State, row: &mut AskedRow) -> Result<bool, CleanError> {
         let taken = match self.others.is_empty() {
             true => self.take_in_turn(state)?,
             false => self.others.pop(state, &mut self.buffer)?,
@@ -184,7 +189,7 @@ impl PutOff {
         self.took_crowded(taken, row)
     }
 
-    /// Takes the first row of the domain that is next in turn into the buffer.
+    /// Takes the first row of the next domain in turn into the buffer.
     fn take_in_turn(&mut self, state: &mut State) -> Result<bool, CleanError> {
         while let Some(domain) = self.turns.pop_front() {
             self.turns.push_back(domain);
@@ -196,7 +201,7 @@ impl PutOff {
         Ok(false)
     }
 
-    /// The clock: how many rows may go in this turn.
+    /// The clock: sets the number of rows for this turn.
     fn turn(&mut self, now: u64) {
         if self.turns.is_empty() && self.others.is_empty() {
             (self.quota, self.left, self.handed) = (QUOTA_MIN, 0, 0);
@@ -215,7 +220,7 @@ impl PutOff {
         self.tick = now + TICK_MS;
     }
 
-    fn wait(&mut self, state: &mut State, domain: u64, row: &Asked) -> Result<(), CleanError> {
+    fn wait(&mut self, state: &mut State, domain: u64, row: &AskedRow) -> Result<(), CleanError> {
         self.waiting += 1;
         self.crowded += 1;
         let has_room = self.queues.len() < QUEUES_MAX;
@@ -229,7 +234,7 @@ impl PutOff {
         }
     }
 
-    /// Takes the first row of a domain into the buffer. A queue that is empty is gone.
+    /// Takes the first row of a domain into the buffer. An empty queue is removed.
     fn take(&mut self, state: &mut State, domain: u64) -> Result<bool, CleanError> {
         let Some(queue) = self.queues.get_mut(&domain) else { return Ok(false) };
         let taken = queue.pop(state, &mut self.buffer)?;
@@ -244,18 +249,18 @@ impl PutOff {
         Ok(taken)
     }
 
-    fn by_clock(&mut self, taken: bool, row: &mut Asked) -> Result<bool, CleanError> {
+    fn by_clock(&mut self, taken: bool, row: &mut AskedRow) -> Result<bool, CleanError> {
         self.handed += 1;
         self.left -= 1;
         self.took_crowded(taken, row)
     }
 
-    fn took_crowded(&mut self, taken: bool, row: &mut Asked) -> Result<bool, CleanError> {
+    fn took_crowded(&mut self, taken: bool, row: &mut AskedRow) -> Result<bool, CleanError> {
         self.crowded -= u64::from(taken);
         self.taken(taken, row)
     }
 
-    fn taken(&mut self, taken: bool, row: &mut Asked) -> Result<bool, CleanError> {
+    fn taken(&mut self, taken: bool, row: &mut AskedRow) -> Result<bool, CleanError> {
         if taken {
             self.waiting -= 1;
             row.read(&self.buffer)?;
@@ -264,7 +269,7 @@ impl PutOff {
     }
 }
 
-fn push(queue: &mut Spool, state: &mut State, row: &Asked) -> Result<(), CleanError> {
+fn push(queue: &mut Spool, state: &mut State, row: &AskedRow) -> Result<(), CleanError> {
     let (header, bytes) = row.record();
     queue.push(state, [&header, bytes])
 }
@@ -274,14 +279,14 @@ mod tests {
     use super::super::state::tests::state;
     use super::*;
 
-    fn row(n: u64, domain: &str) -> Asked {
+    fn row(n: u64, domain: &str) -> AskedRow {
         let bytes = format!("user-{n}@{domain}").into_bytes();
-        Asked { row: n, address_bytes: bytes.len() as u16, bytes, ..Asked::default() }
+        AskedRow { row: n, address_bytes: bytes.len() as u16, bytes, ..AskedRow::default() }
     }
 
-    /// All rows that may go now.
+    /// All rows that are released now.
     fn gone(put_off: &mut PutOff, state: &mut State, now: u64) -> Vec<u64> {
-        let (mut row, mut rows) = (Asked::default(), Vec::new());
+        let (mut row, mut rows) = (AskedRow::default(), Vec::new());
         while put_off.next(state, now, &mut row).unwrap().is_some() {
             rows.push(row.row);
         }
@@ -291,7 +296,7 @@ mod tests {
     #[test]
     fn a_row_tells_what_it_waited_for_and_those_without_room_can_be_ended() {
         let (_folder, mut state) = state(0);
-        let (mut put_off, mut taken) = (PutOff::default(), Asked::default());
+        let (mut put_off, mut taken) = (PutOff::default(), AskedRow::default());
         put_off.postpone(&mut state, &row(1, "a.example"), 0, 5).unwrap();
         for n in 2..50 {
             put_off
@@ -324,7 +329,7 @@ mod tests {
         assert_eq!((put_off.len(), put_off.next_due(0)), (4, Some(105)));
         assert_eq!(gone(&mut put_off, &mut state, 104), [0u64; 0]);
         assert_eq!(gone(&mut put_off, &mut state, 105), [4]);
-        // A 64th of the delay later at most, and never before.
+        // At most a 64th of the delay later, and never earlier.
         assert_eq!(gone(&mut put_off, &mut state, 1099), [0u64; 0]);
         assert_eq!(gone(&mut put_off, &mut state, 1100 + 16), [1, 3]);
         assert!((300_100..300_100 + 8192).contains(&put_off.last_due().unwrap()));
@@ -340,7 +345,7 @@ mod tests {
             put_off.on_site_full(&mut state, &row(n, "a.example")).unwrap();
         }
         assert!(put_off.join(&mut state, &row(100, "a.example")).unwrap(), "it waits behind them");
-        assert!(!put_off.join(&mut state, &row(7, "b.example")).unwrap(), "nobody waits there");
+        assert!(!put_off.join(&mut state, &row(7, "b.example")).unwrap(), "no row waits there");
         let by_clock = gone(&mut put_off, &mut state, 0);
         assert_eq!(by_clock, (0..QUOTA_MIN).collect::<Vec<u64>>());
         for _ in 0..3 {
@@ -348,7 +353,7 @@ mod tests {
             put_off.answered(&row(0, "b.example"));
         }
         assert_eq!(gone(&mut put_off, &mut state, 1).len(), 3);
-        // None came back since: the clock dares more each time.
+        // None returned since, so the clock releases more each time.
         let turns: Vec<usize> =
             (1..5).map(|tick| gone(&mut put_off, &mut state, tick * TICK_MS).len()).collect();
         assert_eq!(turns, [32, 50, 0, 0]);
@@ -400,7 +405,7 @@ mod tests {
         assert!(large <= 2, "{large} of the first {} are of one domain", first.len());
         assert!(
             first.iter().any(|&n| n >= 10_000 + QUEUES_MAX as u64),
-            "nor do the last wait for all others"
+            "the last rows do not wait for all others"
         );
     }
 }

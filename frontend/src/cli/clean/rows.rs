@@ -1,35 +1,35 @@
-//! The rows that are not written yet, and when they may be.
+//! The rows that wait to be written.
 //!
-//! In the input's order a row waits for all before it, and a copy of an earlier address has its verdict by then. Out of
-//! order each row is written once its verdict is there; here are those whose address came before and is under way:
-//! they are looked through whenever as many verdicts came as rows wait, so each verdict costs one look.
+//! In the order of the input, a row waits for all rows before it, so a duplicate has its verdict by then. Without order, a row
+//! is written as soon as it has its verdict, and only duplicates of an address in progress wait here. They are examined when
+//! the number of new verdicts reaches the number of waiting rows. So each verdict costs one examination on average.
 
 use super::CleanError;
 use super::seen::Seen;
 use super::state::State;
 use super::state::spool::Spool;
 
-/// See the module.
+/// The rows that wait to be written.
 pub(super) struct Rows {
     ordered: bool,
     queue: Spool,
     /// The first row, taken from the queue.
     head: Vec<u8>,
     has_head: bool,
-    /// Verdicts since they were looked through.
+    /// Number of verdicts since the last examination.
     settled: u64,
-    /// How many are left to be looked at.
+    /// Number of rows that the current examination has left.
     looking: u64,
 }
 
-/// A row that waits.
+/// A waiting row.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Waiting {
     /// The first row with its address.
     pub first: u64,
-    /// Its domain's number in the summary.
+    /// The number of its domain in the summary.
     pub domain: u32,
-    /// The verdict's code where it is known already; else 0.
+    /// The code of its verdict, if known; else 0.
     pub code: u8,
 }
 
@@ -40,7 +40,7 @@ impl Rows {
         Rows { ordered, queue: Spool::default(), head: Vec::new(), has_head: false, settled: 0, looking: 0 }
     }
 
-    /// How many wait.
+    /// Number of waiting rows.
     pub fn len(&self) -> u64 {
         self.queue.len() + u64::from(self.has_head)
     }
@@ -49,10 +49,10 @@ impl Rows {
         self.ordered
     }
 
-    /// Takes a row behind all others, with what stands before its verdict.
+    /// Adds a row at the end; `prefix` is the output row up to its verdict.
     ///
     /// # Errors
-    /// When the state cannot be written.
+    /// The state cannot be written.
     pub fn push(&mut self, state: &mut State, row: Waiting, prefix: &[u8]) -> Result<(), CleanError> {
         let mut header = [0; HEADER];
         header[..8].copy_from_slice(&row.first.to_le_bytes());
@@ -61,15 +61,15 @@ impl Rows {
         self.queue.push(state, [&header, prefix])
     }
 
-    /// A verdict came.
+    /// Counts a new verdict.
     pub fn settled(&mut self) {
         self.settled += 1;
     }
 
-    /// The next row that may be written, with its verdict. `idle`: nothing else is under way.
+    /// The next row that can be written, with its verdict. `idle`: no other row is in progress.
     ///
     /// # Errors
-    /// When the state fails.
+    /// The state fails.
     pub fn next(
         &mut self,
         state: &mut State,
@@ -113,10 +113,10 @@ impl Rows {
         Ok(None)
     }
 
-    /// The row in `head`, with its verdict if there is one by now.
+    /// The row in `head`, with its verdict if it is known by now.
     fn read(&self, state: &mut State, seen: &mut Seen) -> Result<Waiting, CleanError> {
         let Some(header) = self.head.first_chunk::<HEADER>() else {
-            return Err(CleanError::failed("a row that waits is torn"));
+            return Err(CleanError::failed("a waiting row is damaged; report this bug"));
         };
         let number = |range: std::ops::Range<usize>| {
             header[range].iter().rev().fold(0, |number: u64, &byte| number << 8 | u64::from(byte))
@@ -132,7 +132,7 @@ mod tests {
     use super::super::state::tests::state;
     use super::*;
 
-    /// Pushes rows that wait for these first rows, settles some after each push, and tells what comes out when.
+    /// Pushes rows that wait for these first rows, settles verdicts, and checks the rows that come out after each.
     #[track_caller]
     fn check(ordered: bool, firsts: &[u64], settle: &[(u64, u8)], expected: &[&[usize]]) {
         let (_folder, mut state) = state(0);
@@ -163,10 +163,10 @@ mod tests {
 
     #[test]
     fn rows_come_in_order_or_when_they_are_done() {
-        // In order: each waits for those before it; 99 is known from the beginning.
+        // In order: each waits for those before it. The verdict of 99 is known from the beginning.
         check(true, &[0, 1, 0, 99, 4], &[(1, 2), (4, 3), (0, 1)], &[&[], &[], &[0, 1, 2, 3, 4]]);
         check(true, &[0, 99, 2], &[(0, 1), (2, 2)], &[&[0, 1], &[2]]);
-        // Out of order: they are looked through when as many verdicts came as rows wait, and at the end.
+        // Without order: rows are examined when as many verdicts came as rows wait, and at the end.
         check(
             false,
             &[0, 1, 0, 1],

@@ -1,8 +1,7 @@
-//! Which addresses came before, and what was said of them.
+//! The addresses of earlier rows, and their verdicts.
 //!
-//! Two lines have the same address when [`Address::canonical`] says so. It is kept as a keyed hash of 128 bits
-//! (SipHash-2-4, with a key that is made for the run), so two that differ are held to be the same less often than a
-//! disk errs, and nobody can make them so.
+//! Two rows have the same address if [`Address::canonical`] is equal. It is stored as a keyed hash of 128 bits (SipHash-2-4,
+//! with a new key for each run). So a collision is less likely than an error of the disk, and nobody can construct one.
 
 use super::CleanError;
 use super::state::State;
@@ -17,14 +16,13 @@ use std::hash::Hasher;
 pub(super) struct Keyed(SipHasher24);
 
 impl Keyed {
-    /// With a key of its own.
+    /// A hash with a new key.
     ///
     /// # Errors
-    /// When the system has no randomness to give.
+    /// The system provides no random bits.
     pub fn new() -> Result<Keyed, CleanError> {
         let mut key = [0; 16];
-        getrandom::fill(&mut key)
-            .map_err(|e| CleanError::failed(format!("no randomness can be had: {e}")))?;
+        getrandom::fill(&mut key).map_err(|e| CleanError::failed(format!("cannot get random bits: {e}")))?;
         Ok(Keyed(SipHasher24::new_with_key(&key)))
     }
 
@@ -35,18 +33,18 @@ impl Keyed {
     }
 }
 
-/// See the module.
+/// The addresses of earlier rows.
 pub(super) struct Seen {
     keyed: Keyed,
-    /// From the hash of an address to its first row.
+    /// The first row of each address, by the hash of the address.
     first: Table,
-    /// The verdict of each row that is the first of its address.
+    /// The verdict of each first row.
     codes: Codes,
     folded: Vec<u8>,
 }
 
 impl Seen {
-    /// With the state's shares of memory.
+    /// Uses the memory shares of the state.
     ///
     /// # Errors
     /// As [`Keyed::new`].
@@ -59,17 +57,17 @@ impl Seen {
         })
     }
 
-    /// The earlier row that has this address; else this row is its first from now on.
+    /// The earlier row with this address. If there is none, this row becomes the first.
     ///
     /// # Errors
-    /// When the state fails.
+    /// The state fails.
     pub fn earlier(
         &mut self,
         state: &mut State,
         address: &Address,
         row: u64,
     ) -> Result<Option<u64>, CleanError> {
-        // What `Address::canonical` gives, without an allocation.
+        // The same text as `Address::canonical`, without an allocation.
         self.folded.clear();
         self.folded.extend_from_slice(address.as_str().as_bytes());
         self.folded.make_ascii_lowercase();
@@ -81,18 +79,18 @@ impl Seen {
         Ok(earlier)
     }
 
-    /// The verdict's code of a row that is the first of its address; 0 while there is none.
+    /// The code of the verdict of a first row; 0 while there is none.
     ///
     /// # Errors
-    /// When the state fails.
+    /// The state fails.
     pub fn code(&mut self, state: &mut State, row: u64) -> Result<u8, CleanError> {
         self.codes.get(state, row)
     }
 
-    /// Notes it.
+    /// Stores the code of the verdict of a first row.
     ///
     /// # Errors
-    /// When the state fails.
+    /// The state fails.
     pub fn settle(&mut self, state: &mut State, row: u64, code: u8) -> Result<(), CleanError> {
         self.codes.set(state, row, code)
     }

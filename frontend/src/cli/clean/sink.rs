@@ -1,12 +1,12 @@
-//! Where the list goes: `OUT.partial` until it is whole, or a stream.
+//! The output: `OUT.partial` until the list is complete, or a stream.
 //!
-//! A run that goes on after another holds what that one wrote against the input: each row has to stand there with one
-//! of the verdicts that there are. Where rows keep their order, they are compared one by one, and where the file ends,
-//! be it within a row that a kill cut off, writing begins. Where they don't, the rows of the file are counted first, and
-//! each is left out of the input as often as it stands there.
+//! A resumed run compares the file of the earlier run with the input: each row in the file must be an input row with one of
+//! the possible verdicts. If rows keep their order, they are compared one by one. Writing begins at the end of the file, or at
+//! the last row if a kill truncated it. If rows have no order, the rows of the file are counted first, and each is skipped in
+//! the input as often as the file contains it.
 //!
-//! `OUT.partial` is never packed: a file that was cut anywhere can then be gone on with, and nothing of it is lost. It
-//! is packed when it is whole, into `OUT.packed`, which becomes OUT.
+//! `OUT.partial` is never compressed: a run can continue a file that was cut at any byte, and loses nothing. The complete file
+//! is compressed into `OUT.packed`, which becomes OUT.
 
 mod pack;
 mod replay;
@@ -20,17 +20,17 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// An open output.
+/// The output of a run.
 pub(super) struct Sink {
     output: Output,
     target: Target,
     compression: Compression,
     unordered: bool,
-    /// What is written behind a row, by the verdict's code.
+    /// The ends of rows, by the code of the verdict.
     suffixes: Vec<Vec<u8>>,
-    /// Rows of an interrupted run that were not found in the input yet.
+    /// Rows of an interrupted run that are not found in the input yet.
     tally: Option<Tally>,
-    /// Something was written, or was there already.
+    /// Whether the file has contents, from this run or an earlier one.
     filled: bool,
 }
 
@@ -39,9 +39,9 @@ enum Output {
     Replaying(Replay),
 }
 
-/// What can be written to and, in a file's case, put safe on the disk.
+/// An output stream. A file can also be synced to the disk.
 trait Stream: Write {
-    /// Nothing more is written.
+    /// Ends the stream. A file is safe on the disk afterwards.
     fn sync(&mut self) -> std::io::Result<()>;
 }
 
@@ -57,7 +57,7 @@ impl Stream for std::io::Stdout {
     }
 }
 
-/// A device or a pipe, which need not know how to be synced.
+/// A device or a pipe, which may not support syncing.
 struct Device(File);
 
 impl Write for Device {
@@ -77,9 +77,9 @@ impl Stream for Device {
 }
 
 enum Target {
-    /// Written to as it is: standard output, a device or a pipe.
+    /// Standard output, a device or a pipe, by its name in messages.
     Stream(String),
-    /// Renamed at the end.
+    /// A file, renamed at the end.
     File { partial: PathBuf, path: PathBuf },
 }
 
@@ -87,7 +87,7 @@ impl Sink {
     /// Opens the output; `None` and `-` are standard output.
     ///
     /// # Errors
-    /// When it cannot be written, or an interrupted run has left a file and `resume` is not wanted.
+    /// The output cannot be written, or an interrupted run has left a file and `resume` is false.
     pub fn open(
         path: Option<&Path>,
         resume: bool,
@@ -125,10 +125,10 @@ impl Sink {
         Ok(sink(output, Target::File { partial, path: path.to_owned() }))
     }
 
-    /// Writes what stands before the rows, or finds it there.
+    /// Writes the head of the list, or finds it in the file.
     ///
     /// # Errors
-    /// When writing fails, or something else stands there.
+    /// Writing fails, or the file has other contents.
     pub fn begin(&mut self, shape: &Shape, state: &mut State) -> Result<(), CleanError> {
         self.suffixes = shape.suffixes();
         let head = shape.head();
@@ -146,15 +146,15 @@ impl Sink {
         }
     }
 
-    /// Whether rows are there that have not been found in the input yet.
+    /// Whether the file may contain rows that are not found in the input yet.
     pub fn is_replaying(&self) -> bool {
         self.tally.is_some() || matches!(self.output, Output::Replaying(_))
     }
 
-    /// The code of the verdict with which an interrupted run has left the row; `None` when it has not got to it.
+    /// The code of the verdict that an interrupted run wrote for the row; `None` if it did not write the row.
     ///
     /// # Errors
-    /// When reading fails, or something else stands there.
+    /// Reading fails, or the file has other contents.
     pub fn known(&mut self, state: &mut State, prefix: &[u8]) -> Result<Option<u8>, CleanError> {
         if let Some(tally) = &mut self.tally {
             let code = tally.take(state, prefix)?;
@@ -172,10 +172,10 @@ impl Sink {
         }
     }
 
-    /// The list has no more rows: nor may the file.
+    /// The list has no more rows. The file must not have more either.
     ///
     /// # Errors
-    /// When it has, or cannot be read.
+    /// The file has more rows or cannot be read.
     pub fn end_of_list(&mut self) -> Result<(), CleanError> {
         if self.tally.is_some() {
             return Err(self.foreign());
@@ -188,7 +188,7 @@ impl Sink {
         }
     }
 
-    /// Counts the rows that are there, whose order is not the input's, and begins to write behind them.
+    /// Counts the rows in the file, which have no order, and begins to write after them.
     fn count(&mut self, state: &mut State, quotes: bool) -> Result<(), CleanError> {
         let Output::Replaying(replay) = &mut self.output else { return Ok(()) };
         let target = &self.target;
@@ -198,7 +198,7 @@ impl Sink {
         self.end_replay()
     }
 
-    /// Cuts off what is not whole, and begins to write.
+    /// Cuts off an incomplete row, and begins to write.
     fn end_replay(&mut self) -> Result<(), CleanError> {
         let Output::Replaying(replay) = &mut self.output else { return Ok(()) };
         match replay.cut() {
@@ -210,10 +210,10 @@ impl Sink {
         }
     }
 
-    /// Writes a row: what stands before its verdict, and the verdict by its code.
+    /// Writes a row: `prefix` is the row up to its verdict, `code` the code of the verdict.
     ///
     /// # Errors
-    /// When writing fails.
+    /// Writing fails.
     pub fn write(&mut self, prefix: &[u8], code: u8) -> Result<(), CleanError> {
         self.filled = true;
         let Output::Writing(writer) = &mut self.output else { return Ok(()) };
@@ -222,19 +222,19 @@ impl Sink {
         written.map_err(|e| self.failed(&e))
     }
 
-    /// Hands everything to the system, so that a kill does not cost it.
+    /// Hands all rows to the system, so that a kill does not lose them.
     ///
     /// # Errors
-    /// When writing fails.
+    /// Writing fails.
     pub fn flush(&mut self) -> Result<(), CleanError> {
         let Output::Writing(writer) = &mut self.output else { return Ok(()) };
         writer.flush().map_err(|e| self.failed(&e))
     }
 
-    /// The list is whole: it appears under its name.
+    /// The list is complete: gives it its name.
     ///
     /// # Errors
-    /// When writing, packing or renaming fails.
+    /// Writing, compressing or renaming fails.
     pub fn finish(&mut self) -> Result<(), CleanError> {
         self.flush()?;
         if let Output::Writing(writer) = &mut self.output {
@@ -250,28 +250,28 @@ impl Sink {
             .and_then(|()| std::fs::rename(&packed, path))
             .and_then(|()| std::fs::remove_file(partial));
         done.map_err(|error| {
-            // It is of no use, and the disk may be full.
+            // The file is useless, and the disk may be full.
             let _ = std::fs::remove_file(&packed);
             unwritable(path, &error)
         })
     }
 
-    /// The run failed: keeps what was done and says so behind the error; where nothing was done, nothing is left.
+    /// The run failed: keeps the finished rows and appends this to the error. An empty file is removed.
     pub fn keep(mut self, error: CleanError) -> CleanError {
-        // On a full disk the last row may be torn; going on cuts it off.
+        // On a full disk the last row may be incomplete. A resumed run cuts it off.
         let _ = self.flush();
         let Target::File { partial, .. } = &self.target else { return error };
         if matches!(self.output, Output::Replaying(_)) {
             return error;
         }
         if !self.filled {
-            // It is empty; if it cannot be removed, the next run says so.
+            // The file is empty. If it cannot be removed, the next run reports it.
             let _ = std::fs::remove_file(partial);
             return error;
         }
         let name = partial.display();
         CleanError {
-            message: format!("{}; what was done stands in {name}: --resume goes on with it", error.message),
+            message: format!("{}; finished rows are in {name}: continue with --resume", error.message),
             ..error
         }
     }
@@ -287,11 +287,11 @@ impl Sink {
 
     fn foreign(&self) -> CleanError {
         let Target::File { partial, .. } = &self.target else {
-            return CleanError::failed("the output is not of this list");
+            return CleanError::failed("the output does not belong to this list");
         };
         let name = partial.display();
-        let order = if self.unordered { "" } else { " in its order (was it written with --unordered?)" };
-        CleanError::failed(format!("{name} was not made from this list{order}: delete it to begin anew"))
+        let order = if self.unordered { "" } else { " in this order (was --unordered used?)" };
+        CleanError::failed(format!("{name} was not made from this list{order}: delete it to start again"))
     }
 }
 
@@ -306,7 +306,7 @@ fn failed(target: &Target, error: &std::io::Error) -> CleanError {
     }
 }
 
-/// Where the rows stand until the list is whole.
+/// The file of the rows until the list is complete.
 pub(super) fn partial(path: &Path) -> PathBuf {
     named(path, ".partial")
 }
@@ -317,7 +317,7 @@ fn named(path: &Path, ending: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Creates the file that becomes the output, or opens the one that was left, and keeps others off it.
+/// Creates the partial file, or opens the one of an earlier run, and locks it.
 fn open_partial(partial: &Path, resume: bool) -> Result<File, CleanError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true);
@@ -326,7 +326,7 @@ fn open_partial(partial: &Path, resume: bool) -> Result<File, CleanError> {
         if error.kind() == std::io::ErrorKind::AlreadyExists {
             let name = partial.display();
             CleanError::failed(format!(
-                "{name} is left from an earlier run: --resume goes on with it; delete it to begin anew"
+                "{name} is left from an earlier run: delete it to start again, or continue with --resume"
             ))
         } else {
             unwritable(partial, &error)
@@ -334,8 +334,8 @@ fn open_partial(partial: &Path, resume: bool) -> Result<File, CleanError> {
     })?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(unwritable(partial, &"another run is at work on it")),
-        // A file system without locks: nothing more can be done.
+        Err(TryLockError::WouldBlock) => Err(unwritable(partial, &"another run uses it")),
+        // The file system has no locks.
         Err(TryLockError::Error(_)) => Ok(file),
     }
 }

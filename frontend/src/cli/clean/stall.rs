@@ -1,62 +1,62 @@
-//! When a list has waited long enough for servers that do not answer. Pure: it takes the times of events and decides.
+//! Decides when a list has waited long enough for servers that do not answer. Pure: its inputs are the times of events.
 //!
-//! A row at a server that puts off everyone stays in the engine for minutes. As long as other rows are answered that
-//! holds up nobody. Once no row has been answered for [`STALL_MAX`] on top of what the user allows by `--max-wait`,
-//! only such rows are left: the engine gives them back with what is known, and the list ends.
+//! If a server defers every client, its rows stay in the engine for minutes. This delays nothing while other rows get
+//! answers. If no row gets an answer for [`STALL_MAX`] plus the time of `--max-wait`, only such rows remain. Then the engine
+//! returns them with the evidence so far, and the list ends.
 
 use engine::proto::verdict::Scope;
 use engine::proto::verdict::classify::rules;
 use std::time::Duration;
 
-/// How long a list waits without an answer to any row. The user is promised 60 s: the rest is for what the engine needs
-/// to give back its rows, and for writing them.
+/// How long a list waits without an answer to any row. The documented bound is 60 s: the engine needs the rest to return its
+/// rows, and the sink to write them.
 pub(super) const STALL_MAX: Duration = Duration::from_secs(55);
-/// The engine answers a recall within a second or so. What is still there after this long is recalled again.
+/// The engine answers a recall within about a second. After this time the remaining rows are recalled again.
 pub(super) const RECALL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// See the module. Times are milliseconds from the start of the run.
+/// The waiting time of a list. Times are milliseconds from the start of the run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stall {
-    /// `--max-wait`.
+    /// The value of `--max-wait`, in milliseconds.
     max_wait: u64,
-    /// [`STALL_MAX`], but in tests.
+    /// [`STALL_MAX`]; tests use a shorter time.
     silence: u64,
-    /// When a row was answered, or one was handed over for the first time.
+    /// When a row last got an answer or was first submitted.
     progress: u64,
-    /// When a row was handed over again that had waited for its time.
+    /// When a row that waited for a time was last submitted again.
     again: u64,
-    /// When the engine was told last to give back what it has, if nothing was answered since.
+    /// When the engine was last asked to return its rows, if there was no answer since.
     recalled: Option<u64>,
-    /// The list was read to its end by then: what is left is not asked about any more.
+    /// Whether the list was read to its end by then: the remaining rows are not submitted again.
     ending: bool,
 }
 
-/// What there is to wait for.
+/// The open rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Open {
-    /// Rows that the engine has taken.
+    /// Number of rows in the engine.
     pub under_way: usize,
-    /// Rows that wait for room at their site.
+    /// Number of rows that wait for room at their site.
     pub crowded: u64,
-    /// The list has further rows.
+    /// Whether the list has further rows.
     pub unread: bool,
-    /// Nothing but outages is heard: `--max-outage` bounds that.
+    /// Whether all recent answers are outages: `--max-outage` bounds that time.
     pub outage: bool,
 }
 
-/// What is to be done.
+/// The decision of [`Stall::decide`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// Nothing.
+    /// Continue to wait.
     Wait,
-    /// The engine has to give back its rows.
+    /// Recall the rows from the engine.
     Recall,
-    /// The same, and the rows that wait for room at their site are not asked about any more.
+    /// Recall the rows, and end the rows that wait for room at their site.
     End,
 }
 
 impl Stall {
-    /// At the start of a run.
+    /// The state at the start of a run.
     pub fn new(max_wait: Duration, silence: Duration) -> Stall {
         Stall {
             max_wait: millis(max_wait),
@@ -68,42 +68,42 @@ impl Stall {
         }
     }
 
-    /// When the list last went on.
+    /// When the list last made progress.
     pub fn progress(&self) -> u64 {
         self.progress
     }
 
-    /// A row was answered, or handed over for the first time.
+    /// A row got an answer, or was submitted for the first time.
     pub fn on_progress(&mut self, now: u64) {
         self.progress = now;
         self.recalled = None;
     }
 
-    /// A row was handed over again, for its time had come.
+    /// A row that waited for a time was submitted again.
     pub fn on_asked_again(&mut self, now: u64) {
         self.again = now;
         self.recalled = None;
     }
 
-    /// Whether the engine is giving back its rows: nothing is handed over until it has.
+    /// Whether a recall is in progress: no row is submitted until its end.
     pub fn is_recalling(&self) -> bool {
         self.recalled.is_some()
     }
 
-    /// The same, and the rows that wait for room at their site are not asked about any more.
+    /// Whether a recall is in progress that also ends the rows that wait for room at their site.
     pub fn is_ending(&self) -> bool {
         self.recalled.is_some() && self.ending
     }
 
-    /// All that the engine had is back.
+    /// The engine has returned all rows.
     pub fn on_empty(&mut self) {
         self.recalled = None;
     }
 
-    /// What is to be done now.
+    /// Decides what to do now.
     pub fn decide(&mut self, now: u64, open: Open) -> Decision {
         let nothing = open.under_way == 0 && (open.crowded == 0 || open.unread);
-        // A row that waited for its time is asked a last time when --max-wait is over: it needs its time too.
+        // At the end of --max-wait, waiting rows are submitted a last time. They need time for their answers too.
         let silent_since = (self.progress + self.max_wait).max(self.again);
         let due = match self.recalled {
             Some(before) => before + millis(RECALL_INTERVAL),
@@ -117,16 +117,15 @@ impl Stall {
     }
 }
 
-/// Whether an answer that leaves a row unverifiable shows that the list goes on: its server, or DNS, has spoken about the
-/// row, for good or about this recipient. A session that was ended, a connection that could not be made and the like say
-/// nothing about it.
+/// Whether an answer that leaves a row unverifiable counts as progress: a server or DNS answered for this row, finally or for
+/// this recipient. An ended session, a failed connection and the like do not count.
 pub(super) fn is_progress(rule: &str, retry_after: Option<Duration>) -> bool {
     let about_recipient = || rules().any(|(name, _, scope, _)| name == rule && scope == Scope::Recipient);
     retry_after.is_none() || about_recipient()
 }
 
-/// How much longer a row may wait by `--max-wait` when its server said "later", or its site has no budget left. `since` is
-/// when it began to wait.
+/// How much longer a row may wait under `--max-wait` after its server answered "later" or its budget was spent. `since` is the
+/// beginning of its wait.
 pub(super) fn left(max_wait: Duration, since: u64, now: u64) -> Duration {
     max_wait.saturating_sub(Duration::from_millis(now.saturating_sub(since)))
 }
@@ -139,19 +138,19 @@ pub(super) fn millis(time: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    /// What happens at a second of the run.
+    /// An event at a second of the run.
     #[derive(Debug, Clone, Copy)]
     enum Event {
         Progress,
         AskedAgain,
         Empty,
-        /// Nothing more than a look, with so many under way.
+        /// A decision with this number of rows in the engine.
         Look(usize),
-        /// As many, and others that wait for room.
+        /// The same, while other rows wait for room.
         SiteFull(usize),
-        /// As `Look(1)` with further rows to read.
+        /// `Look(1)` with further rows to read.
         Unread,
-        /// As `Look(1)` while only outages are heard.
+        /// `Look(1)` while all answers are outages.
         Outage,
     }
     use Decision::{End, Recall, Wait};
@@ -188,9 +187,9 @@ mod tests {
     #[test]
     fn a_list_ends_once_nobody_answers() {
         check(0, &[(0, Look(8), Wait), (54, Look(8), Wait), (55, Look(8), End), (56, Look(8), Wait)]);
-        // Each answer starts the wait anew, however slow they come.
+        // Each answer restarts the wait, even if answers are slow.
         check(0, &[(50, Progress, Wait), (100, Progress, Wait), (154, Look(1), Wait), (155, Look(1), End)]);
-        // Nothing to wait for, however long ago the last answer was.
+        // There is nothing to wait for, even long after the last answer.
         check(0, &[(500, Look(0), Wait), (500, SiteFull(0), End)]);
     }
 
@@ -223,7 +222,7 @@ mod tests {
     #[test]
     fn the_user_says_how_long_rows_wait() {
         check(900, &[(10, Progress, Wait), (964, Look(8), Wait), (965, Look(8), End)]);
-        // A last try that is due when the time is over gets the time that it takes.
+        // A last try at the end of the time gets enough time for its answer.
         check(900, &[(910, AskedAgain, Wait), (964, Look(1), Wait), (965, Look(1), End)]);
         check(900, &[(0, AskedAgain, Wait), (954, Look(1), Wait), (955, Look(1), End)]);
     }

@@ -1,13 +1,13 @@
-//! `OUT.state`: what a run keeps beside its output and does not fit into memory, sealed.
+//! `OUT.state`: the encrypted data of a run that does not fit into memory.
 //!
-//! The file is blocks of 4 KiB. Each is sealed by AEAD (AES-256-GCM, RFC 5116 5.2) under a key that is made at the
-//! start and lives in memory alone, with the block's number as associated data: after a kill nobody can read it, and
-//! nobody needs to. Structures on top of it: [`spool`] (first in, first out), [`table`] (keys to numbers) and
-//! [`codes`] (an octet a row).
+//! The file consists of blocks of 4 KiB. Each is encrypted with AEAD (AES-256-GCM, RFC 5116 5.2). The number of the block is
+//! the associated data. The key is created at the start and exists only in memory: after a kill nobody can read the file, and
+//! nobody needs it. The structures in it are [`spool`] (first in, first out), [`table`] (keys to numbers) and [`codes`] (one
+//! byte per row).
 //!
 //! ```text
-//! block 0    TITLE, by which the next run knows that the file may be replaced
-//! block n    8 octets: how many blocks had been sealed before | ciphertext of PAYLOAD octets | 16 octets of tag
+//! block 0    TITLE: it shows the next run that the file may be replaced
+//! block n    8 bytes: the number of encryptions so far | ciphertext of PAYLOAD bytes | 16 bytes of tag
 //! ```
 
 pub(super) mod codes;
@@ -24,7 +24,7 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// What fits into a block.
+/// Size of the contents of a block, in bytes.
 pub(super) const PAYLOAD: usize = BLOCK - COUNTER - TAG;
 const BLOCK: usize = 4096;
 const COUNTER: usize = 8;
@@ -34,32 +34,32 @@ const TITLE: &[u8] = b"mailprobe clean: state of a run, of no use after it\n";
 /// The contents of a block.
 pub(super) type Payload = [u8; PAYLOAD];
 
-/// The open file, and how much memory its users may take before they turn to it.
+/// The open file, and the memory that its users may take before they use the file.
 pub(super) struct State {
     file: File,
-    /// Removed at the end; a file without a name has none.
+    /// The path, for removal at the end; `None` for a file without a name.
     path: Option<PathBuf>,
     name: String,
     key: LessSafeKey,
     sealed: u64,
-    /// The first block that was never used.
+    /// The first unused block.
     next: u32,
     free: Vec<u32>,
     buffer: Box<[u8; BLOCK]>,
-    /// Octets of spools that are kept in memory, and how many may be.
+    /// Number of bytes of spools in memory, and its maximum.
     kept: usize,
     keep_max: usize,
     pub shares: Shares,
 }
 
-/// How the memory is shared out, in octets.
+/// The shares of the memory, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shares {
-    /// Rows that wait to be written or to be asked again.
+    /// Rows that wait to be written or to be tried again.
     pub rows: usize,
-    /// Addresses that were seen last.
+    /// The latest addresses.
     pub recent: usize,
-    /// Filters of the addresses that were seen before them.
+    /// Filters of earlier addresses.
     pub filters: usize,
     /// Verdicts.
     pub codes: usize,
@@ -73,10 +73,10 @@ impl Shares {
 }
 
 impl State {
-    /// Makes the file: `OUT.state`, or one without a name where the output is no file.
+    /// Creates the file: `OUT.state`, or one without a name if the output is not a file.
     ///
     /// # Errors
-    /// When it cannot be made, or something else has its name.
+    /// The file cannot be created, or another file has its name.
     pub fn open(output: Option<&Path>, memory: usize) -> Result<State, CleanError> {
         let path = output.filter(|path| !is_stream(path) && (!path.exists() || path.is_file())).map(beside);
         let name = path.as_deref().unwrap_or(&std::env::temp_dir()).display().to_string();
@@ -91,7 +91,7 @@ impl State {
         let mut secret = [0; 32];
         getrandom::fill(&mut secret).map_err(|e| unwritable(&name, &std::io::Error::other(e)))?;
         let key = UnboundKey::new(&AES_256_GCM, &secret)
-            .map_err(|_| CleanError::failed("no key can be made for the state of the run"))?;
+            .map_err(|_| CleanError::failed("cannot create a key for the state of the run"))?;
         let shares = Shares::of(memory);
         let state = State {
             file,
@@ -110,10 +110,10 @@ impl State {
         Ok(state)
     }
 
-    /// Puts a block away; at most [`PAYLOAD`] octets. What is shorter is filled up.
+    /// Stores a block of at most [`PAYLOAD`] bytes. A shorter one is filled up with zeros.
     ///
     /// # Errors
-    /// When it cannot be written, as on a full disk.
+    /// The block cannot be written, for example on a full disk.
     pub fn store(&mut self, payload: &[u8]) -> Result<u32, CleanError> {
         let block = match self.free.pop() {
             Some(block) => block,
@@ -127,7 +127,7 @@ impl State {
         Ok(block)
     }
 
-    /// Puts something else in the place of a block.
+    /// Replaces the contents of a block.
     ///
     /// # Errors
     /// As [`State::store`].
@@ -142,7 +142,7 @@ impl State {
         let sealed = self
             .key
             .seal_in_place_separate_tag(nonce(self.sealed), Aad::from(block.to_le_bytes()), text)
-            .map_err(|_| CleanError::failed("the state of the run cannot be sealed"))?;
+            .map_err(|_| CleanError::failed("cannot encrypt the state of the run"))?;
         tag.copy_from_slice(sealed.as_ref());
         self.file.write_all_at(&self.buffer[..], place(block)).map_err(|e| self.failed(&e))
     }
@@ -150,7 +150,7 @@ impl State {
     /// Reads a block.
     ///
     /// # Errors
-    /// When it cannot be read, or somebody has changed it.
+    /// The block cannot be read, or another program has changed it.
     pub fn restore(&mut self, block: u32, into: &mut Payload) -> Result<(), CleanError> {
         self.file.read_exact_at(&mut self.buffer[..], place(block)).map_err(|e| self.failed(&e))?;
         let (counter, rest) = self.buffer.split_at_mut(COUNTER);
@@ -161,16 +161,16 @@ impl State {
                 into.copy_from_slice(text);
                 Ok(())
             }
-            _ => Err(CleanError::failed(format!("{} was changed by somebody else", self.name))),
+            _ => Err(CleanError::failed(format!("{} was changed by another program", self.name))),
         }
     }
 
-    /// The block's contents are needed no longer.
+    /// Frees a block.
     pub fn release(&mut self, block: u32) {
         self.free.push(block);
     }
 
-    /// Whether another block of rows may stay in memory; it is counted then.
+    /// Whether another block of rows may stay in memory. If so, counts it.
     pub fn keep(&mut self) -> bool {
         let room = self.kept + PAYLOAD <= self.keep_max;
         if room {
@@ -179,7 +179,7 @@ impl State {
         room
     }
 
-    /// A block that was kept is gone.
+    /// A block has left the memory.
     pub fn let_go(&mut self) {
         self.kept -= PAYLOAD;
     }
@@ -192,20 +192,20 @@ impl State {
 impl Drop for State {
     fn drop(&mut self) {
         if let Some(path) = &self.path {
-            // What cannot be removed tells nothing, and the next run replaces it.
+            // A file that cannot be removed is unreadable, and the next run replaces it.
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-/// Where the state of a run lies that writes to `path`.
+/// The path of the state file for the output `path`.
 pub(super) fn beside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".state");
     PathBuf::from(name)
 }
 
-/// A nonce is used once: it counts the blocks that the key has sealed.
+/// The nonce of an encryption. Each is used once: it counts the encryptions with the key.
 fn nonce(counter: u64) -> Nonce {
     let mut bytes = [0; 12];
     bytes[4..].copy_from_slice(&counter.to_be_bytes());
@@ -220,11 +220,12 @@ fn create(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// Removes what a killed run has left; what somebody else has left stays.
+/// Removes the file of a killed run. Any other file stays.
 fn remove_old(path: &Path) -> Result<(), CleanError> {
     let name = path.display();
-    let foreign =
-        || CleanError::failed(format!("{name} is in the way and of no run: move it, or name another output"));
+    let foreign = || {
+        CleanError::failed(format!("{name} exists and belongs to no run: move it, or name another output"))
+    };
     match path.symlink_metadata() {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Ok(data) if data.is_file() => {}
@@ -233,14 +234,14 @@ fn remove_old(path: &Path) -> Result<(), CleanError> {
     let mut title = Vec::new();
     let read = File::open(path).and_then(|file| file.take(TITLE.len() as u64).read_to_end(&mut title));
     read.map_err(|e| CleanError::failed(format!("{name} cannot be read: {e}")))?;
-    // A kill may have come before all of it was written.
+    // A kill may have truncated the title.
     if !TITLE.starts_with(&title) {
         return Err(foreign());
     }
     std::fs::remove_file(path).map_err(|e| unwritable(&name.to_string(), &e))
 }
 
-/// A file in the temporary folder whose name is gone at once.
+/// Creates a file in the temporary folder and removes its name at once.
 fn nameless() -> std::io::Result<File> {
     let mut tag = [0; 8];
     getrandom::fill(&mut tag).map_err(std::io::Error::other)?;
@@ -259,7 +260,7 @@ pub(super) mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    /// A state with so much memory, and the folder that it lies in.
+    /// A state with this amount of memory, and its folder.
     pub(crate) fn state(memory: usize) -> (tempfile::TempDir, State) {
         let folder = tempfile::TempDir::new().unwrap();
         let state = State::open(Some(&folder.path().join("out")), memory).unwrap();
@@ -281,13 +282,13 @@ pub(super) mod tests {
             assert!(payload.starts_with(expected));
         }
         let bytes = std::fs::read(&path).unwrap();
-        // Long enough not to stand in the sealed text by chance.
+        // Long enough that the encrypted text does not contain it by chance.
         assert!(!bytes.windows(8).any(|w| w == b"joe@exam" || w == b"ann@exam"));
         let sealed = |n: u32| &bytes[n as usize * BLOCK..][..BLOCK];
-        assert_ne!(sealed(blocks[0])[8..], sealed(blocks[1])[8..], "the same text is sealed differently");
+        assert_ne!(sealed(blocks[0])[8..], sealed(blocks[1])[8..], "the same text is encrypted differently");
 
         state.release(blocks[5]);
-        assert_eq!(state.store(b"x").unwrap(), blocks[5], "freed room is used again");
+        assert_eq!(state.store(b"x").unwrap(), blocks[5], "a freed block is used again");
         drop(state);
         assert!(!path.exists());
     }
@@ -299,7 +300,7 @@ pub(super) mod tests {
         let file = OpenOptions::new().write(true).open(folder.path().join("out.state")).unwrap();
         file.write_all_at(b"y", place(block) + 100).unwrap();
         let error = state.restore(block, &mut [0; PAYLOAD]).unwrap_err();
-        assert!(error.message.ends_with("was changed by somebody else"));
+        assert!(error.message.ends_with("was changed by another program"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What came out, in numbers: for people on standard error, for scripts in a file.
+//! The summary of a run: text for people on standard error, JSON for scripts in a file.
 
 use super::CleanError;
 use super::domains::Domains;
@@ -10,43 +10,43 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::Duration;
 
-/// What came out, in numbers.
+/// The summary of a run.
 #[derive(Debug, Default, Clone)]
 pub struct Summary {
-    /// Rows by the code of their verdict.
+    /// Number of rows by the code of their verdict.
     codes: [u64; 16],
-    /// Rows whose address is deliverable.
+    /// Number of rows with a deliverable address.
     pub deliverable: u64,
-    /// Rows that an earlier run had done.
+    /// Number of rows that an earlier run finished.
     pub resumed: u64,
-    /// Rows whose address came before: they have its verdict and nobody was asked.
+    /// Number of rows with an address of an earlier row. They get its verdict without a check.
     pub duplicates: u64,
-    /// How often an address was asked about again because its server said "later".
+    /// Number of retries because a server answered "later".
     pub retries: u64,
-    /// Addresses that ended as unverifiable although a later try may tell more.
+    /// Addresses that are unverifiable, but for which a later try may tell more.
     pub left: Left,
-    /// `--max-wait` of this run.
+    /// The value of `--max-wait` of this run.
     pub max_wait: Duration,
-    /// How long this run took.
+    /// Duration of this run.
     pub elapsed: Duration,
     pub(super) domains: Domains,
 }
 
-/// Domains that are shown to people.
+/// Number of domains in the text.
 const TOP_DOMAINS: usize = 5;
 
 impl Summary {
-    /// Of a run with this `--max-wait` that has done nothing yet.
+    /// The summary at the start of a run with this `--max-wait`.
     pub(super) fn new(max_wait: Duration) -> Summary {
         Summary { max_wait, ..Summary::default() }
     }
 
-    /// All rows.
+    /// Number of all rows.
     pub fn total(&self) -> u64 {
         self.codes.iter().sum()
     }
 
-    /// Rows by reason, the most first.
+    /// Number of rows by reason, the most frequent first.
     pub fn reasons(&self) -> Vec<(&'static str, u64)> {
         let mut reasons: Vec<(&str, u64)> = Verdict::all()
             .map(|verdict| (verdict.reason, self.codes[usize::from(verdict.code())]))
@@ -56,12 +56,12 @@ impl Summary {
         reasons
     }
 
-    /// Rows with a reason.
+    /// Number of rows with a reason.
     pub fn count_of(&self, reason: &str) -> u64 {
         self.reasons().into_iter().find(|(name, _)| *name == reason).map_or(0, |(_, count)| count)
     }
 
-    /// Counts a row with the number of its domain.
+    /// Counts a row; `domain` is the number of its domain.
     pub(super) fn count(&mut self, verdict: Verdict, code: u8, domain: Option<u32>) {
         self.codes[usize::from(code) % self.codes.len()] += 1;
         self.deliverable += u64::from(verdict.deliverable == Some(true));
@@ -74,10 +74,10 @@ impl Summary {
         (self.total() - self.resumed) as f64 / self.elapsed.as_secs_f64().max(0.001)
     }
 
-    /// Writes it as JSON, under its name once it is whole.
+    /// Writes the summary as JSON.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// The file cannot be written.
     pub(super) fn write(&self, path: &Path) -> Result<(), CleanError> {
         let failed = |error: std::io::Error| {
             CleanError::failed(format!("the list is done, but {} cannot be written: {error}", path.display()))
@@ -128,11 +128,12 @@ impl Summary {
 
     fn write_counts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.duplicates > 0 {
-            writeln!(f, "{} asked about once only, their address came before", rows(self.duplicates))?;
+            let rows = if self.duplicates == 1 { "row" } else { "rows" };
+            writeln!(f, "{} duplicate {rows}", HumanCount(self.duplicates))?;
         }
         if self.retries > 0 {
-            let times = if self.retries == 1 { "time" } else { "times" };
-            writeln!(f, "{} {times} asked again because a server said \"later\"", HumanCount(self.retries))?;
+            let retries = if self.retries == 1 { "retry" } else { "retries" };
+            writeln!(f, "{} {retries} because a server answered \"later\"", HumanCount(self.retries))?;
         }
         self.left.write(f, self.max_wait)
     }
@@ -140,11 +141,11 @@ impl Summary {
     fn write_domains(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let total = self.total().max(1) as f64;
         let sorted = self.domains.sorted();
-        // Where there is but one there is nothing to compare.
+        // A single domain needs no comparison.
         if sorted.len() < 2 {
             return Ok(());
         }
-        writeln!(f, "most rows:")?;
+        writeln!(f, "domains with the most rows:")?;
         for (domain, counts) in sorted.into_iter().take(TOP_DOMAINS) {
             let (share, good) = (counts.rows as f64 / total, counts.deliverable as f64 / counts.rows as f64);
             let count = HumanCount(counts.rows).to_string();
@@ -162,7 +163,7 @@ impl fmt::Display for Summary {
         let (seconds, rate) = (self.elapsed.as_secs_f64(), self.rate());
         write!(f, "{} in {seconds:.1} s ({rate:.0}/s)", addresses(total))?;
         if self.resumed > 0 {
-            write!(f, ", {} of them done before", HumanCount(self.resumed))?;
+            write!(f, ", {} of them by an earlier run", HumanCount(self.resumed))?;
         }
         writeln!(f, "; {} deliverable ({:.1} %)", HumanCount(self.deliverable), share(self.deliverable))?;
         for (reason, count) in self.reasons() {
@@ -175,10 +176,6 @@ impl fmt::Display for Summary {
 
 pub(super) fn addresses(count: u64) -> String {
     format!("{} {}", HumanCount(count), if count == 1 { "address" } else { "addresses" })
-}
-
-fn rows(count: u64) -> String {
-    format!("{} {}", HumanCount(count), if count == 1 { "row" } else { "rows" })
 }
 
 #[cfg(test)]
@@ -214,11 +211,14 @@ mod tests {
         summary.left.add("hung_up", Duration::from_secs(300));
         counted(&mut summary, Reason::MailboxExists, Some("b.example"));
         let said = summary.to_string();
-        assert!(said.starts_with("2,001 addresses in 2.5 s (400/s), 1,000 of them done before; "), "{said}");
-        assert!(said.contains("\n1 row asked about once only, their address came before\n"), "{said}");
-        assert!(said.contains("\n2 times asked again because a server said \"later\"\n"), "{said}");
         assert!(
-            said.contains("\n2 addresses are unverifiable for now, and a later try may tell more:\n"),
+            said.starts_with("2,001 addresses in 2.5 s (400/s), 1,000 of them by an earlier run; "),
+            "{said}"
+        );
+        assert!(said.contains("\n1 duplicate row\n"), "{said}");
+        assert!(said.contains("\n2 retries because a server answered \"later\"\n"), "{said}");
+        assert!(
+            said.contains("\n2 addresses are unverifiable for now; a later try may tell more:\n"),
             "{said}"
         );
         assert!(

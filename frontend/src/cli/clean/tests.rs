@@ -1,4 +1,4 @@
-//! Lists against an engine that answers as the addresses' local parts say, out of order.
+//! Lists with a simulated engine. The local part of an address determines its answer; answers come out of order.
 
 use super::*;
 use engine::proto::address::Address;
@@ -11,32 +11,32 @@ use tempfile::TempDir;
 mod long_lists;
 mod stalls;
 
-/// Says `deliverable@` of some, `later@` only when asked again, `outage@` and `stop@`, and that all others do not
-/// exist. Says nothing of `hang@` until it has to give back what it has, and has no budget for `budget@` until asked again.
+/// Answers by local part: `deliverable@` exists; `later@` exists at the second try; `outage@` and `stop@` fail; `hang@` gets no
+/// answer before a recall; `budget@` has no budget at the first try. All other mailboxes do not exist.
 #[derive(Default)]
 struct Fake {
     capacity: usize,
     asked: Vec<(u64, Address)>,
-    /// How often each address was asked about.
+    /// Number of submissions of each address.
     submitted: HashMap<String, u32>,
-    /// The most that were under way at once.
+    /// Maximum number of addresses in progress at once.
     most: usize,
-    /// This one is answered only when no other is under way and nothing else is to be done.
+    /// This address gets its answer only when no other address is in progress and nothing else is left to do.
     held: Option<&'static str>,
-    /// How many were asked about before the held one was answered.
+    /// Number of addresses submitted before the held one got its answer.
     before_held: usize,
     retry_after: Duration,
-    /// So many of each domain may be under way; others are told that it is crowded.
+    /// Maximum number of addresses per domain in progress; for others the site is full.
     crowd: Option<usize>,
-    /// How often that was said.
+    /// Number of answers that the site is full.
     crowded: u64,
-    /// It has to give back what it has.
+    /// Whether a recall is pending.
     recalled: bool,
-    /// How often it had to.
+    /// Number of recalls.
     recalls: u32,
-    /// About how many rows it says that servers have spoken.
+    /// The value of `answer_count`.
     heard: u64,
-    /// How long there is no budget.
+    /// How long the budget is spent.
     budget_after: Duration,
 }
 
@@ -59,7 +59,7 @@ impl Checker for Fake {
     }
 
     fn answers(&mut self, patience: Duration, into: &mut Vec<Answered>) {
-        // The latest first, to mix up the order.
+        // The latest first, to change the order.
         for _ in 0..self.asked.len() {
             let answers = |address: &Address| {
                 Some(address.as_str()) != self.held && (self.recalled || address.local() != "hang")
@@ -167,7 +167,7 @@ impl Desk {
         Job::open(self.args.clone())?.run(&mut self.checker)
     }
 
-    /// The error, with the folder's name left out.
+    /// The error without the name of the folder.
     fn error(&mut self) -> String {
         let error = self.run().expect_err("an error");
         assert!(!error.message.contains('\n'));
@@ -324,8 +324,8 @@ fn lists_that_are_none() {
     );
     refused("a.jsonl", b"{\"id\":1,\"x\":\"y\"}", None, "there is no key `email`: the list has id, x;");
     refused("a.jsonl", b"{\"id\":1}\n", Some("work"), "there is no key `work`: the list has id;");
-    refused("a.jsonl", b"\nhello\n", None, "a.jsonl: line 2 is no JSON object: write one object a line");
-    refused("a.json", b"[{\"email\":\"a@b.co\"}]", None, "a.json is a JSON array: write one object a line");
+    refused("a.jsonl", b"\nhello\n", None, "a.jsonl: line 2 is not a JSON object: write one object per line");
+    refused("a.json", b"[{\"email\":\"a@b.co\"}]", None, "a.json is a JSON array: write one object per line");
     refused("a.txt", b"\xff\xfea\0", None, "a.txt is UTF-16: save it as CSV in UTF-8");
     refused("a.csv", b"PK\x03\x04...", None, "a.csv is a spreadsheet or an archive: ");
     let mut long = b"email,x\na@b.co,\"".to_vec();
@@ -352,7 +352,7 @@ fn arguments_that_cannot_be() {
 
     desk.args.output = None;
     desk.args.resume = true;
-    assert!(desk.error().starts_with("--resume needs a file to go on with"));
+    assert!(desk.error().starts_with("--resume needs an output file"));
     desk.args.resume = false;
 
     desk.args.output = Some(desk.path("no/such/out"));
@@ -398,15 +398,18 @@ fn an_outage_stops_and_keeps_what_was_done() {
     let (list, cleaned) = rows(60);
     let mut desk = desk("list.csv", list.replacen("nobody@d31.com", "outage@d31.com", 1));
     let said = desk.error();
-    assert!(said.starts_with("nobody can be asked: the DNS resolver (192.0.2.53:53) gives no "), "{said}");
+    assert!(
+        said.starts_with("no address can be checked: the DNS resolver (192.0.2.53:53) gives no "),
+        "{said}"
+    );
     assert!(said.contains("; name another resolver with --resolver, "), "{said}");
-    assert!(said.ends_with("; what was done stands in out.partial: --resume goes on with it"), "{said}");
+    assert!(said.ends_with("; finished rows are in out.partial: continue with --resume"), "{said}");
     let partial = desk.partial();
-    assert!(cleaned.starts_with(&partial), "no verdict was made up");
+    assert!(cleaned.starts_with(&partial), "no verdict was invented");
     assert!(partial.lines().count() > 20);
 
-    // Without --resume nothing is lost.
-    assert!(desk.error().starts_with("out.partial is left from an earlier run: --resume goes on with it"));
+    // A run without --resume loses nothing.
+    assert!(desk.error().starts_with("out.partial is left from an earlier run: delete it to start again"));
     assert_eq!(desk.partial(), partial);
 
     std::fs::write(&desk.args.input, &list).unwrap();
@@ -436,11 +439,11 @@ fn an_engine_that_stops_ends_the_run() {
 #[test]
 fn where_nothing_was_done_nothing_is_left() {
     let mut desk = desk("list.csv", "email\noutage@x.com\n");
-    assert!(desk.error().starts_with("nobody can be asked: "));
+    assert!(desk.error().starts_with("no address can be checked: "));
     desk.nothing_written();
 }
 
-/// A kill may cut the file anywhere: from each place, resuming makes the same list.
+/// A kill may cut the file at any byte: from each one, a resumed run writes the same list.
 #[test]
 fn resuming_works_from_every_cut() {
     let lists: [(&str, &str); 3] = [
@@ -469,7 +472,7 @@ fn resuming_works_from_every_cut() {
                 "{name} cut at {cut}"
             );
         }
-        assert_eq!(desk.checker.submitted.len(), 0, "a whole list asks nobody");
+        assert_eq!(desk.checker.submitted.len(), 0, "a complete list needs no check");
     }
 }
 
@@ -482,8 +485,8 @@ fn resuming_another_list_is_refused() {
         std::fs::write(desk.path("out.partial"), left).unwrap();
         assert_eq!(
             desk.error(),
-            "out.partial was not made from this list in its order (was it written with --unordered?): delete it \
-             to begin anew",
+            "out.partial was not made from this list in this order (was --unordered used?): delete it to start \
+             again",
             "{list}"
         );
         assert_eq!(desk.partial(), left);
@@ -496,7 +499,7 @@ fn two_runs_do_not_share_a_file() {
     let mut desk = desk("list.csv", "email\nnobody@x.com\n");
     desk.args.resume = true;
     let other = Sink::open(desk.args.output.as_deref(), false, false, None).unwrap();
-    assert_eq!(desk.error(), "out.partial cannot be written: another run is at work on it");
+    assert_eq!(desk.error(), "out.partial cannot be written: another run uses it");
     drop(other);
     desk.run().unwrap();
 }
@@ -505,7 +508,7 @@ fn two_runs_do_not_share_a_file() {
 fn a_broken_line_far_down_keeps_what_was_done() {
     let mut desk = desk("list.jsonl", "{\"email\":\"deliverable@x.com\"}\n{\"email\":\n");
     let said = desk.error();
-    assert!(said.starts_with("list.jsonl: line 2 is no JSON object: write one object a line"), "{said}");
+    assert!(said.starts_with("list.jsonl: line 2 is not a JSON object: write one object per line"), "{said}");
 }
 
 #[test]
@@ -532,5 +535,5 @@ fn the_summary_goes_to_standard_error() {
         Ok(fake())
     };
     assert!(clean(missing, start, &mut Vec::new()).is_err());
-    assert!(!started, "no engine for a list that is none");
+    assert!(!started, "no engine for an unreadable list");
 }

@@ -1,4 +1,4 @@
-//! Writes the counts while the engine runs, so that a kill loses those of a few seconds.
+//! Writes the counts while the engine runs, so that a kill loses only those of a few seconds.
 
 use super::{Installation, Kept, text, write};
 use checks::engine_client::RefusalsLook;
@@ -12,33 +12,33 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use store::clock;
 
-/// How often counts that have changed are written.
+/// Interval between writes of changed counts.
 const WRITE_INTERVAL: Duration = Duration::from_secs(2);
-/// Writing takes no more than this part of the time, on a slow disk and with many sites.
+/// The pause after a write is at least this many times as long as the write, for a slow disk or many sites.
 const WRITE_SHARE: u32 = 20;
 
-/// The writer of what the engine counts.
+/// Writes the counts of the engine.
 pub(in crate::cli) enum Keeper {
-    /// A thread, now and then and at the end. It ends when its sender is dropped.
+    /// A thread writes at intervals and at the end. It ends when its sender is dropped.
     Alone(Sender<()>, JoinHandle<Result<(), String>>),
-    /// At the end.
+    /// The counts are written only at the end.
     Beside(Installation, RefusalsLook),
 }
 
-/// What the thread works with.
+/// The state of the thread.
 struct Book {
     installation: Installation,
     look: RefusalsLook,
     hasher: RandomState,
-    /// A hash of the text that was written last.
+    /// A hash of the last written text.
     written: Option<u64>,
 }
 
 impl Keeper {
-    /// Begins to write what `look` shows.
+    /// Starts to write the counts that `look` returns.
     ///
     /// # Errors
-    /// No thread can be started.
+    /// The thread cannot be started.
     pub fn start(installation: Installation, look: RefusalsLook) -> Result<Keeper, String> {
         if installation.lock.is_none() {
             return Ok(Keeper::Beside(installation, look));
@@ -59,11 +59,11 @@ impl Keeper {
             book.write()
         };
         let thread = std::thread::Builder::new().name("refusals".into()).spawn(keep);
-        let thread = thread.map_err(|error| format!("a thread could not be started: {error}"))?;
+        let thread = thread.map_err(|error| format!("cannot start a thread: {error}"))?;
         Ok(Keeper::Alone(end, thread))
     }
 
-    /// Writes what the engine shows now, and ends.
+    /// Writes the current counts and ends.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -94,12 +94,12 @@ impl Book {
     }
 }
 
-/// The number of the step that it is.
+/// The number of the current step.
 fn step_now() -> u64 {
     step_at(Duration::from_millis(clock::now())).0
 }
 
-/// The counts that stand in the file now, and what a run has added beside to those that it `began` with.
+/// The counts in the file `now`, plus the difference between the counts at which a run `began` and those it `counted`.
 pub(super) fn sum(
     now: Vec<KeptRefusals>,
     began: &[KeptRefusals],
@@ -127,7 +127,7 @@ pub(super) fn sum(
     merged(&[], sites.collect(), step_now())
 }
 
-/// The counts of earlier runs with those of this one in their place, as far as they still count.
+/// The counts of earlier runs, replaced by those of this run where it has some. Expired counts are removed.
 fn merged(earlier: &[KeptRefusals], own: Vec<KeptRefusals>, now: u64) -> Vec<KeptRefusals> {
     let mut sites: BTreeMap<u64, KeptRefusals> = BTreeMap::new();
     for mut site in earlier.iter().cloned().chain(own) {
@@ -174,7 +174,7 @@ mod tests {
         let secret = installation.kept.secret;
         let keeper = Keeper::start(installation, Box::new(look)).unwrap();
         let began = Instant::now();
-        // As after a kill: what stands in the file without its end having come.
+        // As after a kill: the counts are in the file before the run ends.
         while read(&path).unwrap().unwrap().refusals.is_empty() {
             assert!(began.elapsed() < Duration::from_secs(10));
             std::thread::sleep(Duration::from_millis(50));
@@ -209,7 +209,7 @@ mod tests {
         };
         let kept = || read(&path).unwrap().unwrap().refusals;
         keep(vec![site(1, &[(step, 5)])], Sharing::Alone).finish().unwrap();
-        // Two that begin with five refusals count two and one more.
+        // Two runs begin with five refusals and count two and one more.
         let first = keep(vec![site(1, &[(step, 7)]), site(2, &[(step, 1)])], Sharing::Beside);
         let second = keep(vec![site(1, &[(step, 6)])], Sharing::Beside);
         first.finish().unwrap();
@@ -221,9 +221,9 @@ mod tests {
         let beside = keep(vec![site(3, &[(step, 1)])], Sharing::Beside);
         let alone = Installation::open(&path, Sharing::Alone).unwrap();
         beside.finish().unwrap();
-        assert_eq!(std::fs::read(&path).unwrap(), before, "another run has it");
+        assert_eq!(std::fs::read(&path).unwrap(), before, "another run has the lock");
         drop(alone);
-        // Under another secret the keys mean nothing.
+        // With another secret the keys are meaningless.
         let beside = keep(vec![site(3, &[(step, 1)])], Sharing::Beside);
         std::fs::remove_file(&path).unwrap();
         drop(Installation::open(&path, Sharing::Alone).unwrap());

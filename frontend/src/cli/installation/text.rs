@@ -1,10 +1,10 @@
-//! The form of the state file: lines of text, with a sum over all of them at the end.
+//! The format of the state file: lines of text, with a checksum of all of them at the end.
 //!
 //! ```text
 //! mailprobe state 1
 //! secret <64 hexadecimal digits>
 //! site <16 hexadecimal digits: the keyed hash> <step>:<refused>:<accepted> ...
-//! end <number of sites> <first 16 hexadecimal digits of SHA-256 over what precedes this line>
+//! end <number of sites> <first 16 hexadecimal digits of SHA-256 of the text before this line>
 //! ```
 
 use super::Kept;
@@ -17,22 +17,22 @@ use std::fmt::Write;
 const TITLE: &str = "mailprobe state ";
 const VERSION: &str = "1";
 
-/// Why a file cannot be read.
+/// The reason why a file is unreadable.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Fault {
-    /// Nobody's that mailprobe knows.
+pub(super) enum StateFault {
+    /// It is not a state file of mailprobe.
     Foreign,
-    /// Of a version that came later.
+    /// It has a newer version.
     Newer(u32),
-    /// Cut off or changed, as this line shows.
+    /// It was truncated or changed, at this line.
     Damaged(usize),
 }
 
-/// The text of a file.
+/// Writes the text of a file.
 pub(super) fn render(kept: &Kept) -> String {
     let mut text = format!("{TITLE}{VERSION}\nsecret {}\n", HEXLOWER.encode(&kept.secret));
     for site in &kept.refusals {
-        // Writing to a string does not fail.
+        // A write to a string does not fail.
         let _ = write!(text, "site {:016x}", site.key);
         for KeptStep { step, refused, accepted } in &site.steps {
             let _ = write!(text, " {step}:{refused}:{accepted}");
@@ -44,22 +44,22 @@ pub(super) fn render(kept: &Kept) -> String {
     text
 }
 
-/// Reads a file.
+/// Parses a file.
 ///
 /// # Errors
-/// [`Fault`].
-pub(super) fn parse(bytes: &[u8]) -> Result<Kept, Fault> {
-    let text = std::str::from_utf8(bytes).map_err(|_| Fault::Foreign)?;
+/// [`StateFault`].
+pub(super) fn parse(bytes: &[u8]) -> Result<Kept, StateFault> {
+    let text = std::str::from_utf8(bytes).map_err(|_| StateFault::Foreign)?;
     let mut lines = text.split_inclusive('\n').enumerate();
-    let version = lines.next().and_then(|(_, line)| line.strip_prefix(TITLE)).ok_or(Fault::Foreign)?;
+    let version = lines.next().and_then(|(_, line)| line.strip_prefix(TITLE)).ok_or(StateFault::Foreign)?;
     if version.trim_end() != VERSION {
-        return Err(version.trim_end().parse().map_or(Fault::Damaged(1), Fault::Newer));
+        return Err(version.trim_end().parse().map_or(StateFault::Damaged(1), StateFault::Newer));
     }
     let mut kept = Kept { secret: [0; 32], refusals: Vec::new() };
     let mut secret = None;
     let mut at = TITLE.len() + version.len();
     for (index, line) in lines {
-        let damaged = || Fault::Damaged(index + 1);
+        let damaged = || StateFault::Damaged(index + 1);
         let whole = line.strip_suffix('\n').ok_or_else(damaged)?;
         let (word, rest) = whole.split_once(' ').ok_or_else(damaged)?;
         match (word, secret) {
@@ -75,7 +75,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Kept, Fault> {
         }
         at += line.len();
     }
-    Err(Fault::Damaged(text.lines().count() + 1))
+    Err(StateFault::Damaged(text.lines().count() + 1))
 }
 
 fn sum(text: &str) -> String {
@@ -145,13 +145,13 @@ mod tests {
     #[test]
     fn faults_say_what_it_is() {
         for (text, expected) in [
-            ("", Fault::Foreign),
-            ("Dear diary\n", Fault::Foreign),
-            ("mailprobe state 7\nwhatever\n", Fault::Newer(7)),
-            ("mailprobe state x\n", Fault::Damaged(1)),
-            ("mailprobe state 1\n", Fault::Damaged(2)),
-            ("mailprobe state 1\nsite 00000000000000ab\n", Fault::Damaged(2)),
-            ("mailprobe state 1\nsecret 00\n", Fault::Damaged(2)),
+            ("", StateFault::Foreign),
+            ("Dear diary\n", StateFault::Foreign),
+            ("mailprobe state 7\nwhatever\n", StateFault::Newer(7)),
+            ("mailprobe state x\n", StateFault::Damaged(1)),
+            ("mailprobe state 1\n", StateFault::Damaged(2)),
+            ("mailprobe state 1\nsite 00000000000000ab\n", StateFault::Damaged(2)),
+            ("mailprobe state 1\nsecret 00\n", StateFault::Damaged(2)),
         ] {
             assert_eq!(parse(text.as_bytes()), Err(expected), "{text}");
         }

@@ -1,5 +1,5 @@
-//! A log line as text, as tracing's own format writes it to a file: time, level, message, `name=value`. Every request has
-//! one, so what nearly all values are (numbers, and text without anything to escape) is written without `fmt`.
+//! A log line as text, in the format that tracing writes to a file: time, level, message, `name=value`. Every request has a
+//! line, so the common values (numbers, and text without characters to escape) are written without `fmt`.
 
 use std::cell::RefCell;
 use std::fmt::{self, Debug, Write};
@@ -11,7 +11,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// See the module.
+/// Formats log lines as text.
 pub(super) struct Plain;
 
 impl<S, N> FormatEvent<S, N> for Plain
@@ -31,7 +31,7 @@ where
     }
 }
 
-/// The time to the millisecond, as `2026-03-31T09:30:00.123Z`. The second is put together once for all its lines.
+/// Writes the time with milliseconds, such as `2026-03-31T09:30:00.123Z`. The text of a second is cached for all its lines.
 fn write_time(line: &mut Writer<'_>) -> fmt::Result {
     thread_local! {
         static SECOND: RefCell<(u64, String)> = RefCell::default();
@@ -50,7 +50,7 @@ fn write_time(line: &mut Writer<'_>) -> fmt::Result {
     line.write_str(std::str::from_utf8(&millis).unwrap_or_default())
 }
 
-/// Writes what comes, until a write fails.
+/// Writes fields until a write fails.
 struct Fields<'w> {
     line: Writer<'w>,
     outcome: fmt::Result,
@@ -96,7 +96,7 @@ impl Visit for Fields<'_> {
     }
 }
 
-/// Control characters, which could end the line or drive a terminal, as escapes.
+/// Escapes control characters, which could end the line or control a terminal.
 struct Escaping<'w, 'l>(&'w mut Writer<'l>);
 
 impl Write for Escaping<'_, '_> {
@@ -134,7 +134,7 @@ mod tests {
         }
     }
 
-    /// What both formats write, without the time.
+    /// The lines of both formats, without the time.
     fn lines(log: impl Fn()) -> [String; 2] {
         let (ours, theirs) = (Sink::default(), Sink::default());
         let (one, other) = (ours.clone(), theirs.clone());

@@ -19,16 +19,17 @@ const END: u8 = b'E';
 const BUFFER_BYTES: usize = 64 * 1024;
 
 /// Writes a backup.
-pub(super) struct Writer<'w> {
+pub(super) struct BackupWriter<'w> {
     out: BufWriter<&'w mut dyn Write>,
     digest: Context,
     summary: BackupSummary,
 }
 
-impl<'w> Writer<'w> {
-    pub fn begin(sink: &'w mut dyn Write) -> io::Result<Writer<'w>> {
+impl<'w> BackupWriter<'w> {
+    pub fn begin(sink: &'w mut dyn Write) -> io::Result<BackupWriter<'w>> {
         let out = BufWriter::with_capacity(BUFFER_BYTES, sink);
-        let mut writer = Writer { out, digest: Context::new(&SHA256), summary: BackupSummary::default() };
+        let mut writer =
+            BackupWriter { out, digest: Context::new(&SHA256), summary: BackupSummary::default() };
         writer.put(MAGIC)?;
         writer.put(VERSION)?;
         Ok(writer)
@@ -81,18 +82,18 @@ pub(super) enum Record {
     Row { key: Vec<u8>, value: Vec<u8> },
 }
 
-/// Reads a backup. What was read is what was written only once [`Reader::next`] has said `None`.
-pub(super) struct Reader<R> {
+/// Reads a backup. What was read is what was written only once [`BackupReader::next`] has said `None`.
+pub(super) struct BackupReader<R> {
     input: R,
     digest: Context,
     summary: BackupSummary,
     ended: bool,
 }
 
-impl<R: BufRead> Reader<R> {
-    pub fn begin(input: R) -> Result<Reader<R>, BackupError> {
+impl<R: BufRead> BackupReader<R> {
+    pub fn begin(input: R) -> Result<BackupReader<R>, BackupError> {
         let summary = BackupSummary::default();
-        let mut reader = Reader { input, digest: Context::new(&SHA256), summary, ended: false };
+        let mut reader = BackupReader { input, digest: Context::new(&SHA256), summary, ended: false };
         if reader.take(MAGIC.len()).map_err(|_| BackupError::Damaged("it is no backup of mailprobe"))?
             != MAGIC
         {

@@ -1,6 +1,6 @@
 //! From a backup to a data folder.
 
-use super::format::{Reader, Record};
+use super::format::{BackupReader, Record};
 use crate::folder::Folder;
 use crate::tables::{self, FORMAT, META, META_FORMAT, TableVisitor};
 use crate::vault::{self, KEY_FOLDER};
@@ -72,8 +72,8 @@ pub fn restore(backup: &Path, folder: &Path, now: UnixMs) -> Result<BackupSummar
 
 const DAMAGED: BackupError = BackupError::Damaged("it is damaged");
 
-fn open(backup: &Path) -> Result<Reader<impl BufRead>, BackupError> {
-    Reader::begin(BufReader::with_capacity(1 << 16, File::open(backup)?))
+fn open(backup: &Path) -> Result<BackupReader<impl BufRead>, BackupError> {
+    BackupReader::begin(BufReader::with_capacity(1 << 16, File::open(backup)?))
 }
 
 /// The database comes to its place last: a folder that has one has all.
@@ -94,7 +94,7 @@ fn fill(backup: &Path, folder: &Folder, draft: &Path, now: UnixMs) -> Result<Bac
 
 fn load(
     database: &Database,
-    reader: &mut Reader<impl BufRead>,
+    reader: &mut BackupReader<impl BufRead>,
     keys: &Path,
     now: UnixMs,
 ) -> Result<(), BackupError> {
@@ -109,7 +109,7 @@ fn load(
                 reader.next()?
             }
             Some(Record::Table { name }) => {
-                let mut load = Load { transaction: &transaction, reader, name, next: None };
+                let mut load = TableLoad { transaction: &transaction, reader, name, next: None };
                 tables::for_each_table(&mut load)?;
                 load.next
             }
@@ -151,15 +151,15 @@ impl TableVisitor for Names {
 }
 
 /// Fills the one table of a name with the rows that come.
-struct Load<'a, R> {
+struct TableLoad<'a, R> {
     transaction: &'a WriteTransaction,
-    reader: &'a mut Reader<R>,
+    reader: &'a mut BackupReader<R>,
     name: String,
     /// The first record that was no row.
     next: Option<Record>,
 }
 
-impl<R: BufRead> TableVisitor for Load<'_, R> {
+impl<R: BufRead> TableVisitor for TableLoad<'_, R> {
     type Error = BackupError;
 
     fn table<K: Key + 'static, V: Value + 'static>(

@@ -187,9 +187,9 @@ fn damage_is_noticed_and_nothing_is_left_behind() {
 #[test]
 fn a_forged_backup_does_no_harm() {
     let site = Site::new();
-    let forge = |write: &dyn Fn(&mut Writer<'_>)| {
+    let forge = |write: &dyn Fn(&mut BackupWriter<'_>)| {
         let mut file = fs::File::create(site.at("forged")).unwrap();
-        let mut writer = Writer::begin(&mut file).unwrap();
+        let mut writer = BackupWriter::begin(&mut file).unwrap();
         write(&mut writer);
         writer.table("meta").unwrap();
         writer.row(b"format", &1u64.to_le_bytes()).unwrap();

@@ -22,7 +22,7 @@ fn files(data: &Path) -> Vec<String> {
 #[test]
 fn a_value_opens_at_its_place_with_its_key_alone() {
     let vault = Vault::in_memory();
-    let key = vault.sealing_key(Class::Batch, 5 * HOUR).unwrap();
+    let key = vault.sealing_key(KeyClass::Batch, 5 * HOUR).unwrap();
     let sealed = key.seal(PLACE, b"plain").unwrap();
     assert_eq!(key.open(PLACE, &sealed).as_deref(), Some(&b"plain"[..]));
     assert_ne!(key.seal(PLACE, b"plain").unwrap(), sealed, "another nonce");
@@ -34,7 +34,9 @@ fn a_value_opens_at_its_place_with_its_key_alone() {
     ] {
         assert_eq!(key.open(place, &sealed), None);
     }
-    for other in [(Class::OpenBatch, 5 * HOUR), (Class::Batch, 6 * HOUR), (Class::Batch, 5 * HOUR - 1)] {
+    for other in
+        [(KeyClass::OpenBatch, 5 * HOUR), (KeyClass::Batch, 6 * HOUR), (KeyClass::Batch, 5 * HOUR - 1)]
+    {
         let other = vault.sealing_key(other.0, other.1).unwrap();
         assert_eq!(other.open(PLACE, &sealed), None);
     }
@@ -42,7 +44,7 @@ fn a_value_opens_at_its_place_with_its_key_alone() {
         assert_eq!(key.open(PLACE, &sealed[..cut]), None);
     }
     // The same hour is the same key.
-    let same = vault.opening_key(Class::Batch, 6 * HOUR - 1).unwrap();
+    let same = vault.opening_key(KeyClass::Batch, 6 * HOUR - 1).unwrap();
     assert_eq!(same.open(PLACE, &sealed).as_deref(), Some(&b"plain"[..]));
 }
 
@@ -50,7 +52,7 @@ fn a_value_opens_at_its_place_with_its_key_alone() {
 fn keys_are_files_for_their_owner_alone_and_come_back() {
     let data = tempfile::tempdir().unwrap();
     let vault = kept(data.path());
-    let sealed = vault.sealing_key(Class::ShortResult, 7 * HOUR).unwrap().seal(PLACE, b"x").unwrap();
+    let sealed = vault.sealing_key(KeyClass::ShortResult, 7 * HOUR).unwrap().seal(PLACE, b"x").unwrap();
     let hash = vault.hash("p", &[b"x"]);
     assert_eq!(files(data.path()), ["hash", "short-7"]);
     for file in files(data.path()) {
@@ -61,10 +63,10 @@ fn keys_are_files_for_their_owner_alone_and_come_back() {
     // What a crash in the making of another key leaves.
     std::fs::write(data.path().join(KEY_FOLDER).join("long-9.new"), b"half").unwrap();
     let vault = kept(data.path());
-    let key = vault.opening_key(Class::ShortResult, 7 * HOUR).unwrap();
+    let key = vault.opening_key(KeyClass::ShortResult, 7 * HOUR).unwrap();
     assert_eq!(key.open(PLACE, &sealed).as_deref(), Some(&b"x"[..]));
     assert_eq!(vault.hash("p", &[b"x"]), hash);
-    assert!(vault.opening_key(Class::LongResult, 9 * HOUR).is_none());
+    assert!(vault.opening_key(KeyClass::LongResult, 9 * HOUR).is_none());
     assert_eq!(files(data.path()), ["hash", "short-7"]);
 }
 
@@ -72,9 +74,9 @@ fn keys_are_files_for_their_owner_alone_and_come_back() {
 fn a_key_goes_when_its_hour_is_over_and_its_file_is_overwritten() {
     let data = tempfile::tempdir().unwrap();
     let vault = kept(data.path());
-    vault.sealing_key(Class::ShortResult, 7 * HOUR).unwrap();
-    vault.sealing_key(Class::LongResult, 8 * HOUR - 1).unwrap();
-    vault.sealing_key(Class::Batch, 8 * HOUR).unwrap();
+    vault.sealing_key(KeyClass::ShortResult, 7 * HOUR).unwrap();
+    vault.sealing_key(KeyClass::LongResult, 8 * HOUR - 1).unwrap();
+    vault.sealing_key(KeyClass::Batch, 8 * HOUR).unwrap();
     // Another name of the same bytes shows what becomes of them.
     let folder = data.path().join(KEY_FOLDER);
     std::fs::hard_link(folder.join("short-7"), data.path().join("link")).unwrap();
@@ -85,7 +87,7 @@ fn a_key_goes_when_its_hour_is_over_and_its_file_is_overwritten() {
     assert_eq!(vault.expire(8 * HOUR), Ok(2));
     assert_eq!(std::fs::read(data.path().join("link")).unwrap(), [0; 32]);
     assert_eq!(files(data.path()), ["batch-8", "hash"]);
-    assert!(vault.opening_key(Class::ShortResult, 7 * HOUR).is_none());
+    assert!(vault.opening_key(KeyClass::ShortResult, 7 * HOUR).is_none());
     // One that somebody else removed is gone all the same.
     std::fs::remove_file(folder.join("batch-8")).unwrap();
     assert_eq!(vault.expire(9 * HOUR), Ok(1));
@@ -98,9 +100,9 @@ fn a_key_that_cannot_be_made_durable_seals_nothing() {
     let vault = kept(data.path());
     // Where the draft would stand there is a folder: not even root can write it.
     std::fs::create_dir(data.path().join(KEY_FOLDER).join("open-3.new")).unwrap();
-    let failed = vault.sealing_key(Class::OpenBatch, 3 * HOUR).map(drop);
+    let failed = vault.sealing_key(KeyClass::OpenBatch, 3 * HOUR).map(drop);
     assert!(matches!(failed, Err(StoreError::NotDone(why)) if why.contains("keys/open-3")));
-    assert!(vault.opening_key(Class::OpenBatch, 3 * HOUR).is_none());
+    assert!(vault.opening_key(KeyClass::OpenBatch, 3 * HOUR).is_none());
     assert!(vault.health().is_err(), "nobody is told");
     std::fs::remove_dir(data.path().join(KEY_FOLDER).join("open-3.new")).unwrap();
     vault.prepare(HOUR).unwrap();
@@ -119,14 +121,14 @@ fn a_damaged_key_file_is_told_at_opening() {
 fn a_key_of_zeros_is_none() {
     let data = tempfile::tempdir().unwrap();
     let vault = kept(data.path());
-    vault.sealing_key(Class::Batch, 3 * HOUR).unwrap();
+    vault.sealing_key(KeyClass::Batch, 3 * HOUR).unwrap();
     vault.users_key().unwrap();
     drop(vault);
     // A crash between its overwriting and its unlinking leaves this.
     let folder = data.path().join(KEY_FOLDER);
     std::fs::write(folder.join("batch-3"), [0; KEY_BYTES]).unwrap();
     let vault = kept(data.path());
-    assert!(vault.opening_key(Class::Batch, 3 * HOUR).is_none());
+    assert!(vault.opening_key(KeyClass::Batch, 3 * HOUR).is_none());
     assert_eq!(files(data.path()), ["hash", "users"]);
     drop(vault);
     for file in ["hash", "users"] {
@@ -142,7 +144,7 @@ fn a_key_of_zeros_is_none() {
 fn a_key_that_cannot_be_destroyed_keeps_none_of_the_others() {
     let data = tempfile::tempdir().unwrap();
     let vault = kept(data.path());
-    for class in [Class::ShortResult, Class::LongResult, Class::Batch] {
+    for class in [KeyClass::ShortResult, KeyClass::LongResult, KeyClass::Batch] {
         vault.sealing_key(class, 3 * HOUR).unwrap();
     }
     // Nobody can write a folder.
@@ -178,7 +180,7 @@ fn names_of_other_files_are_no_keys() {
         assert_eq!(KeyName::parse(file), None, "{file}");
         assert_eq!(is_kept(file, 0), file == "hash", "{file}");
     }
-    for class in Class::ALL {
+    for class in KeyClass::ALL {
         let name = KeyName { class, hour: u64::MAX };
         assert_eq!(KeyName::parse(&name.file()), Some(name));
     }

@@ -2,6 +2,9 @@
 //!
 //! A period begins on the start's day of the month at the start's time of day; where a month lacks that day, on its
 //! last day. The day is always clamped from the start, never from the last period: Jan 31, Feb 28, Mar 31.
+//!
+//! Periods are stored as numbers, so this arithmetic is part of the data format: it must never change with a library's version.
+//! A calendar library would replace the conversion of days to dates only, some thirty lines.
 
 use crate::UnixMs;
 use std::fmt;

@@ -7,7 +7,7 @@ use crate::interop::report::{self, Tally};
 use std::time::Duration;
 
 const LIST: List = List { domains: 20_000, each: 1, rounds: 1 };
-/// 24 records of 2 octets of preference and 50 of name are 1.2 KB as they are written out.
+/// 24 records of 2 bytes of preference and 50 of name are 1.2 KB as they are written out.
 const RECORDS: usize = 24;
 /// Resident memory may grow by so much.
 const WANTED_MIB: f64 = 64.0;

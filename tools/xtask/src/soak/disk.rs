@@ -1,6 +1,6 @@
 //! A data folder as a disk keeps it, and what of it is left when the power fails.
 //!
-//! What POSIX promises, and nothing more: octets of a file are kept once the file was synced, and its name once its folder was. Of all
+//! What POSIX promises, and nothing more: bytes of a file are kept once the file was synced, and its name once its folder was. Of all
 //! else each page of each write is there or not, and each change of names happened or not (Pillai et al., "All File Systems Are Not Created
 //! Equal", OSDI 2014, call such states what applications have to expect).
 
@@ -270,7 +270,7 @@ mod tests {
         // In the right order: it is whole, and then it is there.
         let found = with(&[file.clone(), renamed.clone()]);
         assert!(found.contains(&whole) && found.contains(&None));
-        assert!(found.iter().flatten().all(|octets| octets == b"secret"));
+        assert!(found.iter().flatten().all(|bytes| bytes == b"secret"));
         let found = with(&[file.clone(), renamed.clone(), folder.clone()]);
         assert!(found.iter().all(|octets| *octets == whole));
         // Without the file's sync it may be empty under its name.

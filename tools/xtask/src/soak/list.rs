@@ -174,7 +174,7 @@ impl Campaign<'_> {
     /// Kills five times and lets the last run end.
     fn go(&self, mailnet: &Mailnet, random: &mut fastrand::Rng) -> Result<Result<String, String>, Failure> {
         let (mut resident, mut kills) = (0, 0);
-        // Octets of output: five draws are most of a run, a packed line having some 15 and another one some 40.
+        // Bytes of output: five draws are most of a run, a packed line having some 15 and another one some 40.
         let per_line = if self.ordered { 5 } else { 13 };
         for kill in 0..=KILLS {
             let more = if kill == KILLS { u64::MAX } else { random.u64(0..self.list.size.lines * per_line) };
@@ -223,7 +223,7 @@ impl Campaign<'_> {
         self.world.clean(mailnet, &arguments)
     }
 
-    /// Lets a run go on until so many octets more came out, or to its end, and looks at OUT.state meanwhile.
+    /// Lets a run go on until so many bytes more came out, or to its end, and looks at OUT.state meanwhile.
     fn watch(&self, run: &mut Server, more: u64, kill: bool, resident: &mut u64) -> Result<Watched, Failure> {
         let length = || fs::metadata(self.beside(".partial")).map_or(0, |data| data.len());
         let (before, began) = (length(), Instant::now());

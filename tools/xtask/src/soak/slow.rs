@@ -2,7 +2,7 @@
 //!
 //! Five crowds, one after another: connections that say nothing, that send a head or a body a byte a second, that
 //! ask and do not take the answers, and idle ones, twice as many as the server has places. Whatever the server cuts off
-//! comes back at once. Beside each slow_peers a client with a connection for each request asks for its account: every answer
+//! comes back at once. Beside each kind a client with a connection for each request asks for its account: every answer
 //! is 200, and the 99th percentile of what it waits stays near that of an idle server.
 
 use super::slow_peers::{Siege, SlowPeer, limit, millis, percentile};
@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 struct Size {
     /// Slow connections at once.
     slow_peers: usize,
-    /// Requests of the good client beside each slow_peers.
+    /// Requests of the good client beside each kind.
     requests: usize,
     /// What may be added to the wait on an idle server, at most or at least.
     slack: Duration,
-    /// How long a slow_peers stays at least: longer than what the server gives a head or a body.
+    /// How long slow peers stay at least: longer than what the server gives a head or a body.
     stay: Duration,
 }
 
@@ -35,7 +35,7 @@ const FULL: Size = Size {
 const SMALL: Size =
     Size { slow_peers: 500, requests: 150, slack: Duration::from_millis(150), stay: Duration::from_secs(2) };
 
-/// For the server to have let go of a slow_peers that is gone.
+/// For the server to release what slow peers held.
 const RELEASE_LIMIT: Duration = Duration::from_secs(60);
 /// Descriptors that a server may have more than before: the database's, a connection that comes late.
 const DESCRIPTORS_MORE_MAX: usize = 8;
@@ -86,7 +86,7 @@ fn start(world: &World, mailnet: &Mailnet, places: &str) -> Result<Serve, Failur
     world.serve(mailnet, &flags)
 }
 
-/// Lets a slow_peers in, and tells how the good client fares meanwhile.
+/// Connects slow peers, and measures how the good client fares meanwhile.
 fn hold(
     slow_peers: SlowPeer,
     size: &Size,
@@ -100,7 +100,7 @@ fn hold(
         scope.spawn(|| siege.hold(&habit, members, &server));
         let began = Instant::now();
         let gathered =
-            wait_until("the slow_peers", RELEASE_LIMIT, || Ok(siege.open.load(Ordering::Relaxed) >= members));
+            wait_until("the slow peers", RELEASE_LIMIT, || Ok(siege.open.load(Ordering::Relaxed) >= members));
         let waits = gathered.and_then(|()| {
             let mut waits = beside(size, serve, key)?;
             while began.elapsed() < size.stay {
@@ -141,7 +141,7 @@ fn beside(size: &Size, serve: &Serve, key: &str) -> Result<Vec<Duration>, Failur
     Ok(waits)
 }
 
-/// Waits until the server has no descriptor of a slow_peers that is gone.
+/// Waits until the server has no descriptor of slow peers that are gone.
 pub fn released(serve: &mut Serve, before: usize) -> Result<String, String> {
     let mut now = before;
     let waited = wait_until("the server to let go", RELEASE_LIMIT, || {

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Each connection of a slow_peers is looked at once in so long.
+/// Each slow connection is looked at once in so long.
 const ROUND: Duration = Duration::from_secs(1);
 /// A round is made in so many steps.
 const STEPS: usize = 20;
@@ -14,7 +14,7 @@ const STEPS: usize = 20;
 const BURST: usize = 50;
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 
-/// What all members of a slow_peers do.
+/// What all slow peers of one kind do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SlowPeer {
     /// Says nothing.

@@ -1,7 +1,7 @@
 //! Scenarios in which time passes: what the machine sends to whom and when, and how it ends.
 
 use super::*;
-use crate::dns::testing::{Reply, question};
+use crate::dns::testing::{TestReply, question};
 use crate::dns::ttl;
 use crate::dns::{RecordKind, Records};
 use crate::limits::DNS_REFUSAL_PAUSE;
@@ -62,15 +62,15 @@ impl TestLookup {
         self
     }
 
-    /// The question of the n-th message, without the length octets of TCP.
+    /// The question of the n-th message, without the length bytes of TCP.
     fn question(&self, n: usize) -> Vec<u8> {
         let Transmit { transport, payload, .. } = &self.sent[n];
         payload[if *transport == Transport::Tcp { 2 } else { 0 }..].to_vec()
     }
 
     /// Has the resolver answer the n-th message.
-    fn answer(&mut self, n: usize, make: impl FnOnce(Reply) -> Reply) -> &mut TestLookup {
-        let bytes = make(Reply::to(&self.question(n))).bytes();
+    fn answer(&mut self, n: usize, make: impl FnOnce(TestReply) -> TestReply) -> &mut TestLookup {
+        let bytes = make(TestReply::to(&self.question(n))).bytes();
         let upstream = self.sent[n].upstream;
         match self.sent[n].transport {
             Transport::Udp => self.received = self.lookup.handle_datagram(upstream, &bytes, self.now),
@@ -97,7 +97,7 @@ impl TestLookup {
 
 use Transport::{Tcp, Udp};
 
-fn good(reply: Reply) -> Reply {
+fn good(reply: TestReply) -> TestReply {
     reply.a("h.example", 300, [192, 0, 2, 1])
 }
 
@@ -109,7 +109,7 @@ fn failed(why: Failure) -> Outcome {
     Outcome::Failed { why, ttl: ttl::failure(why) }
 }
 
-fn with(code: ResponseCode) -> impl FnOnce(Reply) -> Reply {
+fn with(code: ResponseCode) -> impl FnOnce(TestReply) -> TestReply {
     move |reply| reply.code(code)
 }
 
@@ -129,10 +129,10 @@ fn an_answer_ends_it() {
 #[test]
 fn negative_answers_end_it() {
     let mut test = TestLookup::new(2);
-    let soa = |reply: Reply| reply.soa("example", 900, 800);
+    let soa = |reply: TestReply| reply.soa("example", 900, 800);
     test.answer(0, soa).ends(&Outcome::NoData { ttl: S * 800 }, AT_ONCE);
     let mut test = TestLookup::new(2);
-    let nothing = |reply: Reply| soa(reply).code(ResponseCode::NXDomain);
+    let nothing = |reply: TestReply| soa(reply).code(ResponseCode::NXDomain);
     test.answer(0, nothing).ends(&Outcome::NxDomain { ttl: S * 800 }, AT_ONCE);
 }
 
@@ -195,7 +195,7 @@ fn forged_answers_are_ignored() {
     let mut test = TestLookup::new(2);
     let id = test.sent[0].id;
     test.answer(0, |r| good(r).id(id ^ 1)).answer(0, |r| good(r).asking("g.example", RecordType::A));
-    let bytes = good(Reply::to(&test.question(0))).bytes();
+    let bytes = good(TestReply::to(&test.question(0))).bytes();
     test.lookup.handle_datagram(1, &bytes, test.now);
     test.lookup.handle_tcp(0, &bytes, test.now);
     test.lookup.handle_datagram(7, &bytes, test.now);
@@ -210,7 +210,7 @@ fn forged_answers_are_ignored() {
 #[test]
 fn a_resolver_that_folds_case_is_asked_over_tcp() {
     let mut test = TestLookup::new(2);
-    let folded = |r: Reply| good(r).asking("h.example", RecordType::A);
+    let folded = |r: TestReply| good(r).asking("h.example", RecordType::A);
     test.answer(0, folded).answer(0, folded).went_to(&[(0, Udp), (0, Tcp)]);
     assert_eq!(test.lookup.deadline(), Some(test.start + DNS_TCP_TIMEOUT));
     test.answer(1, good).ends(&found(), AT_ONCE);
@@ -219,7 +219,7 @@ fn a_resolver_that_folds_case_is_asked_over_tcp() {
 #[test]
 fn truncation_moves_to_tcp() {
     let mut test = TestLookup::new(2);
-    test.answer(0, Reply::truncated).went_to(&[(0, Udp), (0, Tcp)]);
+    test.answer(0, TestReply::truncated).went_to(&[(0, Udp), (0, Tcp)]);
     let length = usize::from(u16::from_be_bytes([test.sent[1].payload[0], test.sent[1].payload[1]]));
     assert_eq!(length, test.sent[1].payload.len() - 2);
     test.answer(1, good).ends(&found(), AT_ONCE);
@@ -228,19 +228,21 @@ fn truncation_moves_to_tcp() {
 #[test]
 fn tcp_that_fails_is_not_the_end() {
     let mut test = TestLookup::new(2);
-    test.answer(0, Reply::truncated);
+    test.answer(0, TestReply::truncated);
     test.lookup.handle_tcp_failed(0);
     test.send();
     test.went_to(&[(0, Udp), (0, Tcp), (1, Udp)]);
     test.answer(2, good).ends(&found(), AT_ONCE);
 
     let mut test = TestLookup::new(1);
-    test.answer(0, Reply::truncated).wait().went_to(&[(0, Udp), (0, Tcp), (0, Udp)]);
+    test.answer(0, TestReply::truncated).wait().went_to(&[(0, Udp), (0, Tcp), (0, Udp)]);
     assert_eq!(test.now - test.start, DNS_TCP_TIMEOUT);
-    test.answer(2, Reply::truncated).ends(&failed(Failure::Malformed), DNS_TCP_TIMEOUT);
+    test.answer(2, TestReply::truncated).ends(&failed(Failure::Malformed), DNS_TCP_TIMEOUT);
 
     let mut test = TestLookup::new(1);
-    test.answer(0, Reply::truncated).answer(1, Reply::truncated).ends(&failed(Failure::Malformed), AT_ONCE);
+    test.answer(0, TestReply::truncated)
+        .answer(1, TestReply::truncated)
+        .ends(&failed(Failure::Malformed), AT_ONCE);
 }
 
 #[test]
@@ -403,7 +405,7 @@ fn a_refusal_may_be_load() {
 
 #[test]
 fn a_denial_without_soa_is_asked_again_for_dnssec_records() {
-    let nothing = |reply: Reply| reply.code(ResponseCode::NXDomain);
+    let nothing = |reply: TestReply| reply.code(ResponseCode::NXDomain);
     let mut test = TestLookup::new(2);
     test.answer(0, nothing).went_to(&[(0, Udp), (0, Udp)]);
     let flags = |test: &TestLookup, n: usize| test.question(n)[test.question(n).len() - 4];
@@ -415,8 +417,8 @@ fn a_denial_without_soa_is_asked_again_for_dnssec_records() {
 
 #[test]
 fn denials_without_proof_go_to_the_next_resolver() {
-    let nothing = |reply: Reply| reply.code(ResponseCode::NXDomain);
-    let zero = |reply: Reply| reply.a("h.example", 60, [0, 0, 0, 0]);
+    let nothing = |reply: TestReply| reply.code(ResponseCode::NXDomain);
+    let zero = |reply: TestReply| reply.a("h.example", 60, [0, 0, 0, 0]);
     let mut test = TestLookup::new(2);
     test.answer(0, nothing).answer(1, nothing).went_to(&[(0, Udp), (0, Udp), (1, Udp)]);
     assert!(test.lookup.doubted(0) && !test.lookup.doubted(1));
@@ -485,7 +487,7 @@ proptest! {
                 0 => _ = test.wait(),
                 1 => test.lookup.handle_unreachable(upstream),
                 2 => test.lookup.handle_tcp_failed(upstream),
-                3 => _ = test.answer(n, Reply::truncated),
+                3 => _ = test.answer(n, TestReply::truncated),
                 4 => _ = test.answer(n, with(ResponseCode::FormErr)),
                 5 => _ = test.answer(n, with(ResponseCode::ServFail)),
                 9 => _ = test.answer(n, with(ResponseCode::Refused)),

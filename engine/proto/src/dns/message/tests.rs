@@ -1,5 +1,5 @@
 use super::*;
-use crate::dns::testing::{Reply, name, question};
+use crate::dns::testing::{TestReply, name, question};
 use crate::limits::{DNS_CNAMES_MAX, DNS_RECORDS_MAX, DNS_TXT_BYTES_MAX};
 use hickory_proto::op::{Edns, ResponseCode};
 use hickory_proto::rr::rdata::opt::EdnsOption;
@@ -11,9 +11,9 @@ const UNPROVEN: Response = Response::Unproven(Doubt::NoSoa);
 const CAPITALS: [u64; 4] = [0x5555_5555_5555_5555; 4];
 
 /// What a reply to the question says.
-fn check(question: &Question, make: impl FnOnce(Reply) -> Reply) -> Response {
+fn check(question: &Question, make: impl FnOnce(TestReply) -> TestReply) -> Response {
     let sent = encode(question, 0x1234, CAPITALS, Extension::Edns);
-    let reply = make(Reply::to(sent.bytes()));
+    let reply = make(TestReply::to(sent.bytes()));
     decode(&sent, question, &reply.bytes()).expect("a reply to the question")
 }
 
@@ -42,7 +42,7 @@ fn the_root_is_encoded() {
     let asked = Question { name: Name::root(), kind: RecordKind::A };
     let sent = encode(&asked, 1, CAPITALS, Extension::Edns);
     assert_eq!(sent.bytes()[12..17], [0, 0, 1, 0, 1]);
-    let reply = Reply::to(sent.bytes()).soa(".", 60, 60);
+    let reply = TestReply::to(sent.bytes()).soa(".", 60, 60);
     assert_eq!(decode(&sent, &asked, &reply.bytes()), Ok(Response::NoData(60)));
 }
 
@@ -65,7 +65,7 @@ fn all_kinds_of_names_can_be_asked_for() {
     for text in ["_dmarc.example.com", "x", "4.3.2.1.in-addr.arpa", "sel._domainkey.example.com"] {
         let asked = question(text, RecordKind::Txt);
         let sent = encode(&asked, 7, CAPITALS, Extension::Edns);
-        let reply = Reply::to(sent.bytes());
+        let reply = TestReply::to(sent.bytes());
         assert_eq!(reply.0.queries[0].name().to_ascii().to_ascii_lowercase(), format!("{text}."));
         assert_eq!(decode(&sent, &asked, &reply.bytes()), Ok(UNPROVEN), "{text}");
     }
@@ -144,7 +144,7 @@ fn cnames_are_followed() {
 #[test]
 fn cnames_end_somewhere() {
     let asked = question("n0.example", RecordKind::A);
-    let chain = |r: Reply, length: usize| {
+    let chain = |r: TestReply, length: usize| {
         let linked =
             (0..length).fold(r, |r, n| r.cname(&format!("n{n}.example"), 60, &format!("n{}.example", n + 1)));
         linked.a(&format!("n{length}.example"), 60, [192, 0, 2, 1])
@@ -185,7 +185,7 @@ fn negative_answers() {
         ("example.net", 60, 600, None),
         ("b.a.example.com", 60, 600, None),
     ] {
-        let with = |r: Reply| r.soa(zone, ttl, minimum);
+        let with = |r: TestReply| r.soa(zone, ttl, minimum);
         assert_eq!(check(&asked, with), expected.map_or(UNPROVEN, Response::NoData), "{zone}");
         let found = check(&asked, |r| with(r).code(ResponseCode::NXDomain));
         assert_eq!(found, expected.map_or(UNPROVEN, Response::NxDomain), "{zone}");
@@ -194,7 +194,7 @@ fn negative_answers() {
 }
 
 /// With the Extended DNS Error `code` (RFC 8914), after one that says nothing of the kind.
-fn extended(mut reply: Reply, code: u16) -> Reply {
+fn extended(mut reply: TestReply, code: u16) -> TestReply {
     let mut edns = Edns::new();
     for code in [3, code] {
         let data = [code.to_be_bytes().as_slice(), b"because"].concat();
@@ -208,7 +208,7 @@ fn extended(mut reply: Reply, code: u16) -> Reply {
 fn forged_denials_prove_nothing() {
     for kind in [RecordKind::Mx, RecordKind::A] {
         let asked = question("a.example.com", kind);
-        let soa = |r: Reply| r.soa("example.com", 60, 60);
+        let soa = |r: TestReply| r.soa("example.com", 60, 60);
         for code in FORGED {
             let doubt = Response::Unproven(Doubt::Extended(code));
             assert_eq!(check(&asked, |r| extended(soa(r), code)), doubt);
@@ -279,7 +279,7 @@ fn answers_that_are_none() {
 fn a_truncated_answer_is_not_read() {
     let asked = question("example.com", RecordKind::Mx);
     let sent = encode(&asked, 1, CAPITALS, Extension::Edns);
-    let whole = Reply::to(sent.bytes()).mx("example.com", 60, 1, "mx.example.com").truncated().bytes();
+    let whole = TestReply::to(sent.bytes()).mx("example.com", 60, 1, "mx.example.com").truncated().bytes();
     for end in sent.bytes().len() - 11..=whole.len() {
         assert_eq!(decode(&sent, &asked, &whole[..end]), Ok(Response::Truncated), "cut at {end}");
     }
@@ -289,19 +289,19 @@ fn a_truncated_answer_is_not_read() {
 fn strangers_are_ignored() {
     let asked = question("example.com", RecordKind::Mx);
     let sent = encode(&asked, 0x1234, [0b1, 0, 0, 0], Extension::Edns);
-    let good = Reply::to(sent.bytes()).mx("example.com", 60, 1, "mx.example.com").bytes();
+    let good = TestReply::to(sent.bytes()).mx("example.com", 60, 1, "mx.example.com").bytes();
     assert!(decode(&sent, &asked, &good).is_ok());
     let not_ours = |bytes: &[u8], what: &str| {
         assert_eq!(decode(&sent, &asked, bytes), Err(Unrelated::NotOurs), "{what}");
     };
-    not_ours(&Reply::to(sent.bytes()).id(0x1235).bytes(), "another id");
-    not_ours(&Reply::to(sent.bytes()).asking("eXample.com", RecordType::A).bytes(), "another kind");
-    not_ours(&Reply::to(sent.bytes()).asking("examplf.com", RecordType::MX).bytes(), "another name");
+    not_ours(&TestReply::to(sent.bytes()).id(0x1235).bytes(), "another id");
+    not_ours(&TestReply::to(sent.bytes()).asking("eXample.com", RecordType::A).bytes(), "another kind");
+    not_ours(&TestReply::to(sent.bytes()).asking("examplf.com", RecordType::MX).bytes(), "another name");
     not_ours(sent.bytes(), "our own question");
-    let mut two = Reply::to(sent.bytes());
+    let mut two = TestReply::to(sent.bytes());
     two.0.queries.push(two.0.queries[0].clone());
     not_ours(&two.bytes(), "two questions");
-    let mut none = Reply::to(sent.bytes());
+    let mut none = TestReply::to(sent.bytes());
     none.0.queries.clear();
     not_ours(&none.bytes(), "no question");
     let mut status = good.clone();
@@ -310,8 +310,12 @@ fn strangers_are_ignored() {
     for end in 0..sent.question_end {
         not_ours(&good[..end], "cut within the question");
     }
-    let lower =
-        Reply::to(sent.bytes()).asking("example.com", RecordType::MX).mx("example.com", 60, 1, "mx.example");
+    let lower = TestReply::to(sent.bytes()).asking("example.com", RecordType::MX).mx(
+        "example.com",
+        60,
+        1,
+        "mx.example",
+    );
     assert_eq!(decode(&sent, &asked, &lower.bytes()), Err(Unrelated::CaseDiffers));
 
     // A bare header is a refusal of what the server could not read, and nothing else.
@@ -393,7 +397,7 @@ proptest! {
     fn no_damage_panics(damage in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..6)) {
         let asked = question("example.com", RecordKind::Mx);
         let sent = encode(&asked, 0x1234, CAPITALS, Extension::Edns);
-        let mut bytes = Reply::to(sent.bytes())
+        let mut bytes = TestReply::to(sent.bytes())
             .cname("example.com", 60, "a.example.net")
             .mx("a.example.net", 60, 1, "mx.example.com")
             .mx("a.example.net", 60, 2, "mx2.example.com")

@@ -1,4 +1,4 @@
-//! The reader of uploads as a function of bytes.
+//! The reader of uploads as a function of bytes, for fuzzing.
 
 use super::{Multipart, fields};
 use crate::incoming::Incoming;
@@ -8,12 +8,12 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
-/// What was read of an upload.
+/// The parts of an upload.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Upload {
     /// The token against forgery.
     pub token: String,
-    /// The column that was named.
+    /// The column that the user named.
     pub column: String,
     /// The file's name.
     pub file: String,
@@ -21,9 +21,9 @@ pub struct Upload {
     pub content: Vec<u8>,
 }
 
-struct Given(std::vec::IntoIter<Bytes>);
+struct GivenPieces(std::vec::IntoIter<Bytes>);
 
-impl Incoming for Given {
+impl Incoming for GivenPieces {
     fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Option<Bytes>, Problem>> + '_>> {
         let piece = self.0.next();
         Box::pin(async move { Ok(piece) })
@@ -34,14 +34,14 @@ impl Incoming for Given {
     }
 }
 
-/// Reads an upload of this Content-Type whose body comes in these pieces.
+/// Reads an upload with this Content-Type and these pieces of its body.
 ///
 /// # Errors
-/// The status of the answer that refuses it.
+/// The status of the refusal.
 pub fn upload(kind: &str, pieces: &[&[u8]]) -> Result<Upload, u16> {
     let pieces: Vec<Bytes> = pieces.iter().map(|piece| Bytes::copy_from_slice(piece)).collect();
     let read = async {
-        let mut body = Multipart::new(Box::new(Given(pieces.into_iter())), kind)?;
+        let mut body = Multipart::new(Box::new(GivenPieces(pieces.into_iter())), kind)?;
         let (token, column, file) = fields(&mut body).await?;
         let mut content = Vec::new();
         while let Some(piece) = body.piece().await? {
@@ -50,7 +50,7 @@ pub fn upload(kind: &str, pieces: &[&[u8]]) -> Result<Upload, u16> {
         Ok(Upload { token, column, file, content })
     };
     let mut read = pin!(read);
-    // It waits for pieces alone, and they are all there.
+    // The future waits only for pieces, and all pieces are available.
     loop {
         if let Poll::Ready(outcome) = read.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             return outcome.map_err(|problem: Problem| problem.status());

@@ -1,32 +1,32 @@
-//! What becomes of a row when its answer comes, and when none comes any more.
+//! The handling of answers, and the end of the wait for missing answers.
 
 use super::super::CleanError;
 use super::super::left::Left;
 use super::super::outage::OUTAGE_PAUSE;
 use super::super::stall::{Decision, Open, is_progress, left, millis};
-use super::{Answered, Asked, Run, count, nobody, stopped};
+use super::{Answered, AskedRow, Run, count, nobody, stopped};
 use engine::Outage;
 use lists::Verdict;
 use std::time::{Duration, Instant};
 
-/// How often an address is asked about again when its server says "later", at most.
+/// Maximum number of retries of an address if its server answers "later".
 const RETRIES_MAX: u8 = 8;
-/// The longest that such a later try is put off. Greylisting servers want one minute to a quarter of an hour.
+/// Longest delay of such a retry. Greylisting servers require one to fifteen minutes.
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(15 * 60);
-/// The longest that the loop waits for an answer: progress is shown and files are flushed in between.
+/// Longest wait of the loop for an answer. Between waits it shows the progress and flushes files.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// While many are under way, answers are taken many at a time: each wake-up costs more than an answer does.
+/// A pause while many rows are in progress, so that answers are taken in groups: a wake-up costs more than an answer.
 const NAP: Duration = Duration::from_millis(1);
-/// Fewer answers than this are followed by a nap, if more addresses than that are under way.
+/// The pause follows fewer than `NAP_BELOW` answers, if more than `NAP_UNDER_WAY` addresses are in progress.
 const NAP_BELOW: usize = 64;
 const NAP_UNDER_WAY: usize = 1000;
-/// A row that met a spent budget is not asked about again earlier, whatever the engine says: there may be thousands.
+/// Shortest wait of a row with a spent budget, even if the engine gives a shorter one: there may be thousands of such rows.
 const BUDGET_PAUSE_MIN: Duration = Duration::from_secs(1);
-/// After so long without any answer, although some are under way, the engine is held to be stuck.
+/// After this time without any answer to rows in progress, the engine counts as stuck.
 const ENGINE_SILENCE_MAX: Duration = Duration::from_secs(30 * 60);
 
 impl Run<'_> {
-    /// Waits for answers and takes all that are there.
+    /// Waits for answers and takes all that are available.
     pub(super) fn receive(&mut self) -> Result<(), CleanError> {
         let now = self.now();
         let due = self.put_off.next_due(now).filter(|_| self.has_room());
@@ -37,7 +37,7 @@ impl Run<'_> {
         if !answers.is_empty() || self.budget.len() == 0 {
             self.answered_at = Instant::now();
         } else if self.answered_at.elapsed() > ENGINE_SILENCE_MAX {
-            return Err(CleanError::failed("the engine does not answer; try again, and report this defect"));
+            return Err(CleanError::failed("the engine does not answer; try again, and report this bug"));
         }
         let few = answers.len() < NAP_BELOW && self.budget.len() > NAP_UNDER_WAY && !self.may_read();
         let none = answers.is_empty();
@@ -46,7 +46,7 @@ impl Run<'_> {
             self.on_answer(answered, now)?;
         }
         self.answers = answers;
-        // What is there already counts before anybody is said not to answer.
+        // A stall is decided only if there are no answers to take.
         if none {
             self.end_stall(now)?;
         }
@@ -101,7 +101,7 @@ impl Run<'_> {
         }
         let wanted = retry_after.unwrap_or_default();
         let since = asked.since.unwrap_or(self.stall.progress());
-        // What the server wants is often a guess: when the time is over, it is asked once more.
+        // The requested delay is often a guess, so the row is tried once more at the end of the time.
         let delay = wanted.min(RETRY_DELAY_MAX).min(left(self.parts.waits.later, since, now));
         if delay.is_zero() || asked.retries >= RETRIES_MAX {
             return self.leave(ticket, rule, retry_after);
@@ -114,7 +114,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The row's site has had as many refused recipients as it may have for now.
+    /// The budget of refused recipients of the row's site is spent for now.
     fn on_spent_budget(&mut self, ticket: u64, after: Duration, now: u64) -> Result<(), CleanError> {
         let Some(asked) = self.budget.row(ticket) else { return Ok(()) };
         self.put_off.answered(asked);
@@ -129,7 +129,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Ends the wait for servers that answer nobody any more.
+    /// Ends the wait for servers that no longer answer.
     fn end_stall(&mut self, now: u64) -> Result<(), CleanError> {
         let heard = self.parts.checker.answer_count();
         if std::mem::replace(&mut self.spoken, heard) != heard {
@@ -151,9 +151,9 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Nobody waits any longer for room at a site where nobody is answered.
+    /// Ends all rows that wait for room at a site.
     fn end_crowded(&mut self) -> Result<(), CleanError> {
-        let mut row = Asked::default();
+        let mut row = AskedRow::default();
         while self.put_off.next_crowded(&mut self.parts.state, &mut row)? {
             let ticket = self.budget.take(|slot| {
                 std::mem::swap(slot, &mut row);
@@ -164,13 +164,13 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The row is unverifiable for now: a later try, after `wait` where that is known, may tell more.
+    /// Leaves the row unverifiable for now: a later try, after `wait` if known, may tell more.
     fn leave(&mut self, ticket: u64, rule: &'static str, wait: Option<Duration>) -> Result<(), CleanError> {
         self.summary.left.add(rule, wait.unwrap_or_default());
         self.settle(ticket, Verdict::UNVERIFIABLE)
     }
 
-    /// The address has its verdict.
+    /// Stores the verdict of the address.
     fn settle(&mut self, ticket: u64, verdict: Verdict) -> Result<(), CleanError> {
         let Some(asked) = self.budget.row(ticket) else { return Ok(()) };
         let code = verdict.code();

@@ -1,4 +1,4 @@
-//! Packed output: gzip or Zstandard.
+//! Compressed output: gzip or Zstandard.
 
 use super::Stream;
 use crate::cli::clean::Compression;
@@ -10,7 +10,7 @@ use std::path::Path;
 const GZIP_LEVEL: u32 = 6;
 const ZSTD_LEVEL: i32 = 3;
 
-/// What packs on its way to `S`. The end is written by [`Stream::sync`].
+/// Compresses the data for `S`. [`Stream::sync`] writes the end.
 pub(super) enum Packer<S: Stream> {
     Gzip(GzEncoder<S>),
     Zstd(zstd::Encoder<'static, S>),
@@ -24,7 +24,7 @@ impl<S: Stream> Write for Packer<S> {
         }
     }
 
-    /// Nothing: what is flushed often packs badly, and what is not whole is of no use.
+    /// Does nothing: frequent flushes compress badly, and an incomplete file is useless.
     fn flush(&mut self) -> Result<()> {
         Ok(())
     }
@@ -45,7 +45,7 @@ impl<S: Stream> Stream for Packer<S> {
     }
 }
 
-/// The stream, packed where it is wanted.
+/// The stream, compressed if requested.
 pub(super) fn packed<S: Stream + 'static>(stream: S, compression: Compression) -> Result<Box<dyn Stream>> {
     Ok(match compression {
         Compression::None => Box::new(stream),
@@ -60,7 +60,7 @@ pub(super) fn packed<S: Stream + 'static>(stream: S, compression: Compression) -
     })
 }
 
-/// Packs a file into another one, which is safe on the disk afterwards.
+/// Compresses a file into another one, which is safe on the disk afterwards.
 pub(super) fn pack(from: &Path, to: &Path, compression: Compression) -> Result<()> {
     let mut plain = File::open(from)?;
     let mut stream = packed(File::create(to)?, compression)?;

@@ -1,4 +1,4 @@
-//! What an interrupted run has left, held against the list row by row.
+//! Compares the file of an interrupted run with the list, row by row.
 
 use crate::cli::clean::CleanError;
 use crate::cli::clean::seen::Keyed;
@@ -8,29 +8,29 @@ use lists::ROW_BYTES_MAX;
 use std::fs::File;
 use std::io::{Read, Result, Seek, SeekFrom};
 
-/// A file that is read from its beginning.
+/// The file of an interrupted run, read from its beginning.
 pub(super) struct Replay {
     file: File,
-    /// What was read and not yet compared, from `at` on.
+    /// The bytes read ahead. Those from `at` on are not compared yet.
     ahead: Vec<u8>,
     at: usize,
-    /// How much of the file was found to be right.
+    /// Number of bytes that match the list.
     good: u64,
 }
 
-/// What stands next in the file.
+/// The next contents of the file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// The row, with the verdict of this code.
+    /// The expected row, with the verdict of this code.
     Row(u8),
-    /// Nothing more, or what a kill has cut off.
+    /// The end of the file, perhaps with an incomplete row.
     End,
-    /// Something else.
+    /// Other contents.
     Other,
 }
 
 const CHUNK: usize = 64 * 1024;
-/// In the output each quote can take twice the room.
+/// Longest output row: each quote can take twice the space.
 const LEFT_BYTES_MAX: usize = 3 * ROW_BYTES_MAX;
 
 impl Replay {
@@ -38,7 +38,7 @@ impl Replay {
         Replay { file, ahead: Vec::new(), at: 0, good: 0 }
     }
 
-    /// Which of the rows stands next: `prefix` and one of the suffixes, by the verdict's code. It is passed over.
+    /// Compares the next row with `prefix` and each of the suffixes, and skips it if it matches.
     pub fn next(&mut self, prefix: &[u8], suffixes: &[Vec<u8>]) -> Result<Found> {
         let longest = suffixes.iter().map(Vec::len).max().unwrap_or_default();
         self.fill(prefix.len() + longest)?;
@@ -54,7 +54,7 @@ impl Replay {
         Ok(if cut { Found::End } else { Found::Other })
     }
 
-    /// Whether this stands next, in full; it is passed over.
+    /// Compares the next bytes with `head`, and skips them if they match.
     pub fn head(&mut self, head: &[u8]) -> Result<Found> {
         self.fill(head.len())?;
         let rest = &self.ahead[self.at..];
@@ -70,7 +70,7 @@ impl Replay {
         Ok(self.at == self.ahead.len())
     }
 
-    /// The file, cut behind what is good.
+    /// Truncates the file after the last matching row, and returns it for writing.
     pub fn cut(&mut self) -> Result<File> {
         let mut file = self.file.try_clone()?;
         file.set_len(self.good)?;
@@ -78,11 +78,11 @@ impl Replay {
         Ok(file)
     }
 
-    /// Counts all rows that are whole. `quotes`: the end of a line within them ends no row. `None` where something
-    /// stands there that is no row.
+    /// Counts all complete rows. `quotes`: the end of a line within quotes does not end the row. `None` if the file contains
+    /// something that is not a row.
     ///
     /// # Errors
-    /// When the state fails, or the file cannot be read, as `failed` puts it.
+    /// The state fails, or the file cannot be read; `failed` makes that error.
     pub fn tally(
         &mut self,
         state: &mut State,
@@ -104,7 +104,7 @@ impl Replay {
         }
     }
 
-    /// The length of the next row with its end; `None` where none is whole.
+    /// The length of the next row with its line end; `None` if there is no complete row.
     fn row_length(&mut self, quotes: bool) -> Result<Option<usize>> {
         let (mut looked, mut quoted) = (0, false);
         loop {
@@ -130,7 +130,7 @@ impl Replay {
         self.good += length as u64;
     }
 
-    /// Reads on until so many octets are ahead, or the file ends.
+    /// Reads until `count` bytes are ahead, or the file ends.
     fn fill(&mut self, count: usize) -> Result<()> {
         let there = self.ahead.len() - self.at;
         if there < count {
@@ -143,18 +143,18 @@ impl Replay {
     }
 }
 
-/// The verdict whose suffix fits.
+/// The code of the verdict with a matching suffix.
 fn code(suffixes: &[Vec<u8>], fits: impl Fn(&[u8]) -> bool) -> Option<u8> {
     let at = suffixes.iter().skip(1).position(|suffix| fits(suffix))?;
     u8::try_from(at + 1).ok()
 }
 
-/// The rows that an interrupted run has left in no order: how often each stands there, and with which verdict.
+/// The unordered rows of an interrupted run: how often the file contains each, and with which verdict.
 pub(super) struct Tally {
     keyed: Keyed,
-    /// The count, and in the lowest octet the verdict's code.
+    /// The count of each row, and in the lowest byte the code of its verdict.
     rows: Table,
-    /// How many were not found in the list yet.
+    /// Number of rows that are not found in the list yet.
     left: u64,
 }
 
@@ -166,7 +166,7 @@ impl Tally {
         self.rows.put(state, key, ((before + 1) << 8) | u64::from(code))
     }
 
-    /// The code of the verdict with which this row was left, once for each time that it was.
+    /// The code of the verdict of this row, once for each time that the file contains it.
     pub fn take(&mut self, state: &mut State, prefix: &[u8]) -> std::result::Result<Option<u8>, CleanError> {
         let key = self.keyed.hash(prefix);
         let Some(found) = self.rows.get(state, key)?.filter(|found| found >> 8 > 0) else { return Ok(None) };

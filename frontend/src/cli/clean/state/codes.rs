@@ -1,13 +1,13 @@
-//! An octet for each row of a list: its verdict, once there is one.
+//! One byte per row of a list: the code of its verdict, once it is known.
 
 use super::{PAYLOAD, Payload, State};
 use crate::cli::clean::CleanError;
 use std::collections::VecDeque;
 
-/// A list of octets by number, 0 at first, in pages of a block. The pages that were used last are in memory.
+/// An array of bytes, initially 0, in pages of one block each. The pages that were used last are in memory.
 pub(in crate::cli::clean) struct Codes {
     pages: Vec<Page>,
-    /// Those in memory, the next to leave first.
+    /// The pages in memory, the next to leave first.
     resident: VecDeque<u32>,
     resident_max: usize,
 }
@@ -17,15 +17,15 @@ struct Page {
     block: Option<u32>,
     data: Option<Box<Payload>>,
     changed: bool,
-    /// Since it was last passed over.
+    /// Whether it was used since it was last skipped.
     used: bool,
 }
 
-/// A few pages are always in memory: the writer's, the reader's and those of answers.
+/// Minimum number of pages in memory: those of the writer, the reader and the answers.
 const RESIDENT_MIN: usize = 16;
 
 impl Codes {
-    /// With so many octets of memory.
+    /// Codes with this number of bytes in memory.
     pub fn new(memory: usize) -> Codes {
         let resident_max = (memory / PAYLOAD).max(RESIDENT_MIN);
         Codes { pages: Vec::new(), resident: VecDeque::new(), resident_max }
@@ -34,7 +34,7 @@ impl Codes {
     /// The code of a row.
     ///
     /// # Errors
-    /// When the state fails.
+    /// The state fails.
     pub fn get(&mut self, state: &mut State, row: u64) -> Result<u8, CleanError> {
         let (page, at) = place(row)?;
         match self.pages.get(page) {
@@ -43,10 +43,10 @@ impl Codes {
         }
     }
 
-    /// Gives a row its code.
+    /// Sets the code of a row.
     ///
     /// # Errors
-    /// When the state fails.
+    /// The state fails.
     pub fn set(&mut self, state: &mut State, row: u64, code: u8) -> Result<(), CleanError> {
         let (page, at) = place(row)?;
         if self.pages.len() <= page {
@@ -57,7 +57,7 @@ impl Codes {
         Ok(())
     }
 
-    /// A page, in memory.
+    /// Loads a page into memory.
     fn page(&mut self, state: &mut State, number: usize) -> Result<&mut Payload, CleanError> {
         if self.pages[number].data.is_none() {
             if self.resident.len() >= self.resident_max {
@@ -75,7 +75,7 @@ impl Codes {
         page.data.as_deref_mut().ok_or_else(|| CleanError::failed("a page of verdicts is lost"))
     }
 
-    /// Puts away a page that was not used lately.
+    /// Stores a page that was not used recently, and removes it from memory.
     fn make_room(&mut self, state: &mut State) -> Result<(), CleanError> {
         while let Some(number) = self.resident.pop_front() {
             let page = &mut self.pages[number as usize];
@@ -114,7 +114,7 @@ mod tests {
             let mut codes = Codes::new(memory);
             let rows = 200 * PAYLOAD as u64;
             let code = |row: u64| (row * 7 % 13) as u8;
-            // In two strides, so that pages leave and come back.
+            // Two passes, so that pages leave the memory and return.
             for row in (0..rows).step_by(101).chain((7..rows).step_by(89)) {
                 codes.set(&mut state, row, code(row)).unwrap();
             }

@@ -1,16 +1,16 @@
-//! A Bloom filter in lines of a cache line each (Putze, Sanders, Singler: Cache-, Hash- and Space-Efficient Bloom
-//! Filters, 2007): it says of most keys that are not there that they are not, with one look at memory.
+//! A Bloom filter of blocks of one cache line each (Putze, Sanders, Singler: Cache-, Hash- and Space-Efficient Bloom
+//! Filters, 2007). With one memory access it excludes most keys that the run does not contain.
 
-/// Bits for a key, where there is room, and how many of them are set: about one key in two hundred is looked for in vain.
+/// Bits per key, if there is room, and number of bits set: about one absent key in two hundred is searched in vain.
 const BITS_A_KEY: (usize, u32) = (14, 7);
-/// Of a filter with more keys than this: one in sixty. There is one such filter for many small ones, so that a bit less
-/// here saves more than it costs (Dayan, Athanassoulis, Idreos: Monkey, 2017).
+/// A filter with more keys than this has fewer bits per key: about one absent key in sixty is searched in vain. There is one
+/// such filter for many small ones, so fewer bits here save more than they cost (Dayan, Athanassoulis, Idreos: Monkey, 2017).
 const MANY_KEYS: usize = 1 << 20;
 const BITS_A_KEY_OF_MANY: (usize, u32) = (9, 6);
 
 type CacheLine = [u64; 8];
 
-/// See the module. Its keys are evenly distributed already.
+/// A Bloom filter. Its keys must be evenly distributed.
 #[derive(Default)]
 pub(super) struct Filter {
     lines: Vec<CacheLine>,
@@ -18,14 +18,15 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    /// Room for so many keys, in at most so many octets: with less room it errs more often, never in what it denies.
+    /// A filter for `keys` keys, in at most `bytes_max` bytes. With fewer bytes it has more false positives, but never a false
+    /// negative.
     pub fn new(keys: usize, bytes_max: usize) -> Filter {
         let (bits, probes) = if keys > MANY_KEYS { BITS_A_KEY_OF_MANY } else { BITS_A_KEY };
         let bytes = (keys * bits / 8).min(bytes_max);
         Filter { lines: vec![[0; 8]; bytes.div_ceil(size_of::<CacheLine>()).max(1)], probes }
     }
 
-    /// What it takes of the memory, in octets.
+    /// Its size in memory, in bytes.
     pub fn bytes(&self) -> usize {
         self.lines.len() * size_of::<CacheLine>()
     }
@@ -38,7 +39,7 @@ impl Filter {
         }
     }
 
-    /// Whether the key may be there. `false` is certain.
+    /// Whether the filter may contain the key. `false` is certain.
     pub fn may_hold(&self, key: u128) -> bool {
         let (line, bits) = self.place(key);
         let line = &self.lines[line];
@@ -48,7 +49,7 @@ impl Filter {
         })
     }
 
-    /// The line by the lower half's upper bits, the bits in it by the rest.
+    /// The line, from the upper bits of the lower half, and the bits in it, from the rest.
     fn place(&self, key: u128) -> (usize, u64) {
         let low = key as u64;
         let line = (u128::from(low) * self.lines.len() as u128) >> 64;
@@ -76,7 +77,7 @@ mod tests {
 
     #[test]
     fn nothing_that_is_there_is_denied_and_most_that_is_not_is() {
-        // Keys, octets of room, and how many of 1,000 may be looked for in vain.
+        // Keys, bytes, and the maximum of false positives per 1,000.
         let many = MANY_KEYS as u64 + 1;
         for (keys, room, wrong_max) in
             [(100_000, usize::MAX, 8), (100_000, 62_500, 400), (100_000, 0, 1000), (many, usize::MAX, 25)]

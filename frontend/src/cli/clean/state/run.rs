@@ -1,4 +1,4 @@
-//! Entries in the order of their keys, in blocks of the state, with a filter before them.
+//! Entries sorted by their keys, in blocks of the state, with a filter in memory.
 
 use super::filter::Filter;
 use super::{PAYLOAD, Payload, State};
@@ -6,7 +6,7 @@ use crate::cli::clean::CleanError;
 
 /// A key and its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct RunEntry {
     pub key: u128,
     pub value: u64,
 }
@@ -14,20 +14,20 @@ pub(super) struct Entry {
 const ENTRY: usize = 24;
 const ENTRIES: usize = PAYLOAD / ENTRY;
 
-/// See the module.
-pub(super) struct Run {
-    /// The first key of each block, and the block.
+/// A sorted run of entries.
+pub(super) struct SortedRun {
+    /// The first key and the number of each block.
     blocks: Vec<(u128, u32)>,
     filter: Filter,
     entries: usize,
 }
 
-impl Run {
+impl SortedRun {
     pub fn len(&self) -> usize {
         self.entries
     }
 
-    /// What it takes of the memory, in octets.
+    /// Its size in memory, in bytes.
     pub fn bytes(&self) -> usize {
         self.filter.bytes() + self.blocks.len() * size_of::<(u128, u32)>()
     }
@@ -35,7 +35,7 @@ impl Run {
     /// The number of a key.
     ///
     /// # Errors
-    /// When the state cannot be read.
+    /// The state cannot be read.
     pub fn find(&self, state: &mut State, key: u128) -> Result<Option<u64>, CleanError> {
         if !self.filter.may_hold(key) {
             return Ok(None);
@@ -57,22 +57,26 @@ impl Run {
         Ok(None)
     }
 
-    /// Merges runs, the newest first, into one; of equal keys the newest run's number stays.
+    /// Merges runs, given with the newest first. For equal keys the number of the newest run remains.
     ///
     /// # Errors
-    /// When the state fails.
-    pub fn merge(state: &mut State, mut runs: Vec<Run>, filter_bytes: usize) -> Result<Run, CleanError> {
-        let total = runs.iter().map(Run::len).sum();
-        // Their filters go before the new one comes: memory has room for one of the two.
+    /// The state fails.
+    pub fn merge(
+        state: &mut State,
+        mut runs: Vec<SortedRun>,
+        filter_bytes: usize,
+    ) -> Result<SortedRun, CleanError> {
+        let total = runs.iter().map(SortedRun::len).sum();
+        // The old filters are dropped before the new one is created: memory has room for only one of the two.
         runs.iter_mut().for_each(|run| run.filter = Filter::default());
         let mut readers = Vec::with_capacity(runs.len());
         for run in runs {
             readers.push(Reader::new(state, run)?);
         }
-        let mut writer = Writer::new(total, filter_bytes);
+        let mut writer = RunWriter::new(total, filter_bytes);
         loop {
             let heads = readers.iter().enumerate().filter_map(|(at, reader)| Some((reader.head?.key, at)));
-            // The least key; among equals the first, which is the newest.
+            // The smallest key; among equal keys the first, from the newest run.
             let Some((key, newest)) = heads.min() else { return writer.finish(state) };
             if let Some(entry) = readers[newest].head {
                 writer.push(state, entry)?;
@@ -90,25 +94,25 @@ impl Run {
     }
 }
 
-/// Makes a run of entries that come in order.
-pub(super) struct Writer {
-    run: Run,
+/// Writes a run; its entries must come in order.
+pub(super) struct RunWriter {
+    run: SortedRun,
     payload: Box<Payload>,
     filled: usize,
 }
 
-impl Writer {
-    /// For so many entries, or fewer.
-    pub fn new(entries: usize, filter_bytes: usize) -> Writer {
-        let run = Run { blocks: Vec::new(), filter: Filter::new(entries, filter_bytes), entries: 0 };
-        Writer { run, payload: Box::new([0; PAYLOAD]), filled: 0 }
+impl RunWriter {
+    /// A writer for at most this number of entries.
+    pub fn new(entries: usize, filter_bytes: usize) -> RunWriter {
+        let run = SortedRun { blocks: Vec::new(), filter: Filter::new(entries, filter_bytes), entries: 0 };
+        RunWriter { run, payload: Box::new([0; PAYLOAD]), filled: 0 }
     }
 
-    /// Takes the next entry.
+    /// Adds the next entry.
     ///
     /// # Errors
-    /// When the state cannot be written.
-    pub fn push(&mut self, state: &mut State, entry: Entry) -> Result<(), CleanError> {
+    /// The state cannot be written.
+    pub fn push(&mut self, state: &mut State, entry: RunEntry) -> Result<(), CleanError> {
         if self.filled == ENTRIES {
             self.put_away(state)?;
         }
@@ -124,11 +128,11 @@ impl Writer {
         Ok(())
     }
 
-    /// The run.
+    /// Ends the run and returns it.
     ///
     /// # Errors
-    /// As [`Writer::push`].
-    pub fn finish(mut self, state: &mut State) -> Result<Run, CleanError> {
+    /// As [`RunWriter::push`].
+    pub fn finish(mut self, state: &mut State) -> Result<SortedRun, CleanError> {
         if self.filled > 0 {
             self.put_away(state)?;
         }
@@ -145,17 +149,17 @@ impl Writer {
     }
 }
 
-/// Gives a run's entries in order, and its blocks back.
+/// Reads the entries of a run in order, and frees its blocks.
 struct Reader {
-    run: Run,
+    run: SortedRun,
     payload: Box<Payload>,
     index: usize,
     at: usize,
-    head: Option<Entry>,
+    head: Option<RunEntry>,
 }
 
 impl Reader {
-    fn new(state: &mut State, run: Run) -> Result<Reader, CleanError> {
+    fn new(state: &mut State, run: SortedRun) -> Result<Reader, CleanError> {
         let mut reader = Reader { run, payload: Box::new([0; PAYLOAD]), index: 0, at: 0, head: None };
         reader.load(state)?;
         Ok(reader)
@@ -185,10 +189,10 @@ impl Reader {
     }
 }
 
-fn entry(payload: &Payload, at: usize) -> Entry {
+fn entry(payload: &Payload, at: usize) -> RunEntry {
     let bytes = &payload[at * ENTRY..][..ENTRY];
     let (mut key, mut value) = ([0; 16], [0; 8]);
     key.copy_from_slice(&bytes[..16]);
     value.copy_from_slice(&bytes[16..]);
-    Entry { key: u128::from_le_bytes(key), value: u64::from_le_bytes(value) }
+    RunEntry { key: u128::from_le_bytes(key), value: u64::from_le_bytes(value) }
 }

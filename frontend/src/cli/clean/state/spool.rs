@@ -1,18 +1,18 @@
-//! Records that come out in the order in which they went in. What does not fit into memory lies in the state.
+//! A queue of records, first in, first out. The part that does not fit into memory is in the state.
 
 use super::{PAYLOAD, State};
 use crate::cli::clean::CleanError;
 use std::collections::VecDeque;
 
-/// See the module. A record is its length (4 octets) and its octets, and may lie in many blocks.
+/// A queue of records. A record is its length (4 bytes) and its bytes, and may span several blocks.
 #[derive(Default)]
 pub(in crate::cli::clean) struct Spool {
-    /// What is taken from, from `read` on.
+    /// The bytes to read next, from `read` on.
     head: Vec<u8>,
     read: usize,
-    /// Whole blocks between the two.
+    /// Complete blocks between head and tail.
     middle: VecDeque<Block>,
-    /// What is added to; shorter than a block.
+    /// The bytes written last, less than a block.
     tail: Vec<u8>,
     records: u64,
 }
@@ -25,20 +25,20 @@ enum Block {
 const LENGTH: usize = 4;
 
 impl Spool {
-    /// How many records there are.
+    /// Number of records.
     pub fn len(&self) -> u64 {
         self.records
     }
 
-    /// Whether there are none.
+    /// Whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.records == 0
     }
 
-    /// Adds a record made of these parts, less than 4 GiB together.
+    /// Adds a record that consists of these parts, less than 4 GiB in total.
     ///
     /// # Errors
-    /// When the state cannot be written.
+    /// The state cannot be written.
     pub fn push(&mut self, state: &mut State, parts: [&[u8]; 2]) -> Result<(), CleanError> {
         let length: usize = parts.iter().map(|part| part.len()).sum();
         let prefix = u32::try_from(length).map_err(|_| CleanError::failed("a row is too long"))?;
@@ -50,10 +50,10 @@ impl Spool {
         if self.tail.len() >= PAYLOAD { self.put_away(state) } else { Ok(()) }
     }
 
-    /// Takes the first record into `into`, in place of what is there; `false` when there is none.
+    /// Takes the first record into `into` and replaces its contents; `false` if there is none.
     ///
     /// # Errors
-    /// When the state cannot be read.
+    /// The state cannot be read.
     pub fn pop(&mut self, state: &mut State, into: &mut Vec<u8>) -> Result<bool, CleanError> {
         into.clear();
         if self.records == 0 {
@@ -81,11 +81,11 @@ impl Spool {
         Ok(true)
     }
 
-    /// Moves whole blocks out of the tail.
+    /// Moves complete blocks out of the tail.
     fn put_away(&mut self, state: &mut State) -> Result<(), CleanError> {
         let whole = self.tail.len() - self.tail.len() % PAYLOAD;
         for block in self.tail[..whole].chunks_exact(PAYLOAD) {
-            // Once blocks are stored, later ones are too: they are needed later.
+            // If a block is stored, later blocks are stored too, because they are needed later.
             let block = if !matches!(self.middle.back(), Some(Block::Stored(_))) && state.keep() {
                 Block::Kept(block.into())
             } else {
@@ -97,7 +97,7 @@ impl Spool {
         Ok(())
     }
 
-    /// The next block becomes the head.
+    /// Makes the next block the head.
     fn advance(&mut self, state: &mut State) -> Result<(), CleanError> {
         self.read = 0;
         match self.middle.pop_front() {
@@ -133,14 +133,14 @@ mod tests {
 
     #[test]
     fn records_come_out_as_they_went_in() {
-        // No memory at all, some, and more than is needed.
+        // No memory, some, and more than needed.
         for memory in [0, 3_000_000, 300_000_000] {
             let (_folder, mut state) = state(memory);
             let mut spool = Spool::default();
             let mut out = Vec::new();
             let (mut pushed, mut popped) = (0, 0);
             while popped < 40_000 {
-                // Three in, one out, until all are in.
+                // Three pushes per pop, until all records are pushed.
                 for _ in 0..3 {
                     if pushed < 40_000 {
                         let record = record(pushed);
@@ -156,7 +156,7 @@ mod tests {
             }
             assert!(spool.is_empty() && !spool.pop(&mut state, &mut out).unwrap());
             assert_eq!(state.kept, 0);
-            assert_eq!(state.free.len() as u32, state.next - 1, "all room is free again");
+            assert_eq!(state.free.len() as u32, state.next - 1, "all blocks are free again");
             assert_eq!(state.next > 1, memory < 300_000_000);
         }
     }

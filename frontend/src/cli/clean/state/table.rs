@@ -1,36 +1,36 @@
-//! Keys and their numbers, of any count: a log-structured merge tree (O'Neil and others, 1996).
+//! Any number of keys with their numbers: a log-structured merge tree (O'Neil and others, 1996).
 //!
-//! What came last is in memory. When that is full it becomes a run in the state; four runs of a level become one of
-//! the next. A key is looked for in memory and then in the runs, the newest first; a filter in memory says for most
-//! runs that the key is not there. So a new key costs no read, and a known one about one. What filters take, the keys in
-//! memory leave them, down to a fraction: memory grows little with the count.
+//! The latest keys are in memory. When that memory is full, they become a run in the state. Four runs of a level become one
+//! run of the next level. A search looks in memory and then in the runs, the newest first. A filter in memory excludes most
+//! runs that do not contain the key. So a new key costs no read, and a known key about one. The filters take memory from the
+//! keys in memory, down to a minimum: memory grows little with the number of keys.
 
-use super::run::{Entry, Run, Writer};
+use super::run::{RunEntry, RunWriter, SortedRun};
 use super::{Shares, State};
 use crate::cli::clean::CleanError;
 
-/// See the module. Keys are evenly distributed, as keyed hashes are.
+/// A table of keys and numbers. Keys must be evenly distributed, as keyed hashes are.
 pub(in crate::cli::clean) struct Table {
     recent: Recent,
     recent_max: usize,
-    /// Octets for keys in memory, with what filters take of them.
+    /// Bytes for keys in memory, including the part that filters take.
     recent_bytes: usize,
-    /// With their levels, the oldest first.
-    runs: Vec<(u32, Run)>,
+    /// The runs with their levels, the oldest first.
+    runs: Vec<(u32, SortedRun)>,
     filter_bytes: usize,
 }
 
-/// So many runs of a level are merged.
+/// Number of runs of a level that are merged.
 const FANOUT: usize = 4;
-/// Fewer are not worth a run.
+/// Minimum number of keys in a run.
 const RECENT_MIN: usize = 1024;
-/// The least part of their memory that is left to keys in memory.
+/// The keys in memory keep at least one part in this many of their memory.
 const RECENT_PART: usize = 4;
 
 impl Table {
-    /// With its shares of the memory.
+    /// A table with these shares of the memory.
     pub fn new(shares: Shares) -> Table {
-        // One run can take most of it: the others are smaller together.
+        // One run can take most of the memory: the others together are smaller.
         let filter_bytes = shares.filters / 4 * 3;
         let recent_max = recent_max(shares.recent);
         let recent_bytes = shares.recent;
@@ -40,7 +40,7 @@ impl Table {
     /// The number of a key.
     ///
     /// # Errors
-    /// When the state fails.
+    /// The state fails.
     pub fn get(&self, state: &mut State, key: u128) -> Result<Option<u64>, CleanError> {
         if let Some(value) = self.recent.get(key) {
             return Ok(Some(value));
@@ -53,18 +53,18 @@ impl Table {
         Ok(None)
     }
 
-    /// Gives a key a number, in place of the one that it has.
+    /// Sets the number of a key, and replaces an earlier one.
     ///
     /// # Errors
-    /// When the state fails.
+    /// The state fails.
     pub fn put(&mut self, state: &mut State, key: u128, value: u64) -> Result<(), CleanError> {
-        self.recent.put(Entry { key, value });
+        self.recent.put(RunEntry { key, value });
         if self.recent.entries < self.recent_max { Ok(()) } else { self.put_away(state) }
     }
 
-    /// What is in memory becomes a run, and runs become larger ones.
+    /// Writes the keys in memory as a run, and merges runs.
     fn put_away(&mut self, state: &mut State) -> Result<(), CleanError> {
-        let mut writer = Writer::new(self.recent.entries, self.filter_bytes);
+        let mut writer = RunWriter::new(self.recent.entries, self.filter_bytes);
         for entry in self.recent.sorted() {
             writer.push(state, *entry)?;
         }
@@ -75,7 +75,7 @@ impl Table {
         {
             let rest = self.runs.len() - FANOUT;
             let newest_first = self.runs.drain(rest..).rev().map(|(_, run)| run).collect();
-            let merged = Run::merge(state, newest_first, self.filter_bytes)?;
+            let merged = SortedRun::merge(state, newest_first, self.filter_bytes)?;
             self.runs.push((level + 1, merged));
         }
         let runs: usize = self.runs.iter().map(|(_, run)| run.bytes()).sum();
@@ -88,25 +88,26 @@ impl Table {
     }
 }
 
-/// How many keys may be in so many octets: half of as many places as fit, a power of two.
+/// Maximum number of keys in this number of bytes: half of the slots that fit, as a power of two.
 fn recent_max(bytes: usize) -> usize {
-    let places = (bytes / size_of::<Entry>()).max(2 * RECENT_MIN);
+    let places = (bytes / size_of::<RunEntry>()).max(2 * RECENT_MIN);
     1 << (places.ilog2() - 1)
 }
 
-/// Entries in memory, each in the first free place from the one that its key's upper bits point to. So they are
-/// almost in order all the time.
+/// Entries in memory. The upper bits of a key select a slot, and the entry is in the first free slot from there. So the
+/// entries are always almost sorted.
 struct Recent {
-    /// A value is kept with one added: 0 is a free place. The last places are for those who find the end full.
-    places: Vec<Entry>,
-    /// How far a key is shifted to find its place.
+    /// The slots. A value is stored plus one: 0 marks a free slot. The last slots are for entries that find the end full.
+    places: Vec<RunEntry>,
+    /// Number of upper bits of a key that select its slot.
     bits: u32,
     entries: usize,
 }
 
-const FREE: Entry = Entry { key: 0, value: 0 };
+const FREE: RunEntry = RunEntry { key: 0, value: 0 };
 const FIRST_BITS: u32 = 10;
-/// A run of full places this long does not occur with keys that are evenly distributed and half of the places free.
+/// Number of additional slots at the end. With evenly distributed keys and half of the slots free, no longer sequence of
+/// occupied slots occurs.
 const OVERFLOW: usize = 512;
 
 impl Recent {
@@ -123,7 +124,7 @@ impl Recent {
             .map(|place| place.value - 1)
     }
 
-    fn put(&mut self, entry: Entry) {
+    fn put(&mut self, entry: RunEntry) {
         if self.entries * 2 >= 1 << self.bits {
             self.grow();
         }
@@ -133,23 +134,23 @@ impl Recent {
         match at.map(|at| &mut self.places[begin + at]) {
             Some(place) => {
                 self.entries += usize::from(place.value == 0);
-                *place = Entry { key: entry.key, value };
+                *place = RunEntry { key: entry.key, value };
             }
             None => {
-                self.places.push(Entry { key: entry.key, value });
+                self.places.push(RunEntry { key: entry.key, value });
                 self.entries += 1;
             }
         }
     }
 
-    /// All entries in the order of their keys; they have to be cleared afterwards.
-    fn sorted(&mut self) -> &[Entry] {
+    /// All entries, sorted by their keys. The caller must call [`Recent::clear`] afterwards.
+    fn sorted(&mut self) -> &[RunEntry] {
         self.places.retain_mut(|place| {
             let used = place.value != 0;
             place.value = place.value.wrapping_sub(1);
             used
         });
-        // Almost in order: each moves a few places at most.
+        // The entries are almost sorted, so each moves at most a few slots.
         for at in 1..self.places.len() {
             let entry = self.places[at];
             let mut to = at;
@@ -173,7 +174,7 @@ impl Recent {
         self.bits += 1;
         self.clear();
         for entry in old.into_iter().filter(|place| place.value != 0) {
-            self.put(Entry { value: entry.value - 1, ..entry });
+            self.put(RunEntry { value: entry.value - 1, ..entry });
         }
     }
 
@@ -211,7 +212,7 @@ mod tests {
                 }
             }
             for n in 0..count {
-                // The last that was put in its place.
+                // The number that was put last.
                 let last = [2 * n + 1, 2 * n].into_iter().find(|m| m % 3 == 0 && *m < count);
                 let expected = last.map_or(n, |m| m + count);
                 assert_eq!(table.get(&mut state, key(n)).unwrap(), Some(expected), "{n}");

@@ -1,9 +1,9 @@
-//! What makes lists of any length possible: duplicates, rows that wait, memory that is used up, packed files.
+//! Lists of any length: duplicates, waiting rows, full memory, compressed files.
 
 use super::*;
 use std::io::Read;
 
-/// The lines, whatever their order.
+/// The lines, sorted.
 fn sorted(text: &str) -> Vec<&str> {
     let mut lines: Vec<&str> = text.lines().collect();
     lines.sort_unstable();
@@ -19,7 +19,7 @@ impl Desk {
 
 #[test]
 fn a_slow_row_stops_nobody_and_the_order_stays() {
-    // Without memory, what waits lies in the state; with it, some of it.
+    // Without memory, all waiting rows are in the state; with memory, some of them.
     for memory in [0, 4] {
         let (list, cleaned) = rows(30_000);
         let mut desk = desk("list.csv", list);
@@ -46,7 +46,7 @@ fn rows_that_are_put_off_stop_nobody() {
         assert_eq!((summary.retries, summary.left.rows()), (1, 0));
         let output = desk.output();
         assert_eq!(sorted(&output), sorted(&cleaned));
-        assert_eq!(output == cleaned, !unordered, "what was put off comes last");
+        assert_eq!(output == cleaned, !unordered, "delayed rows come last");
     }
 }
 
@@ -76,7 +76,7 @@ fn duplicates_are_asked_about_once() {
                    nobody@x.com,false,mailbox_not_found\n\"\"\"deliverable\"\"@x.com\",true,mailbox_exists\n\
                    never@x.com,false,unverifiable\n";
     for unordered in [false, true] {
-        // The first one is under way when the others come.
+        // The first one is in progress when the others are read.
         for held in [None, Some("Deliverable@x.com"), Some("never@x.com")] {
             let mut desk = desk("list.txt", list);
             desk.args.unordered = unordered;
@@ -121,7 +121,7 @@ fn many_duplicates_all_over_the_list_are_found() {
 fn crowded_sites_get_their_rows_as_they_can_bear_them() {
     let mut list = String::new();
     for n in 0..3000 {
-        // Most rows are of one domain, and a few of many.
+        // Most rows belong to one domain, and a few to many others.
         let domain = if n % 10 == 0 { format!("d{}.com", n % 200) } else { "large.com".into() };
         list.push_str(&format!("user-{n}@{domain}\n"));
     }
@@ -132,7 +132,7 @@ fn crowded_sites_get_their_rows_as_they_can_bear_them() {
         desk.checker.crowd = Some(20);
         let summary = desk.run().unwrap();
         assert_eq!((summary.total(), summary.count_of("mailbox_not_found")), (3000, 3000));
-        // Few rows make the way in vain: those that were under way when it got crowded, and what the clock tries.
+        // Few rows are submitted in vain: those in progress when the site became full, and those that the clock tries.
         assert!(desk.checker.crowded > 0 && desk.checker.crowded < 1500, "{}", desk.checker.crowded);
     }
 }
@@ -145,7 +145,7 @@ fn out_of_order_rows_are_written_when_they_are_done() {
     assert!(desk.output().ends_with("deliverable@x.com,true,mailbox_exists\n"));
 }
 
-/// A kill may cut the file anywhere, and rows stand there in any order.
+/// A kill may cut the file at any byte, and its rows have any order.
 #[test]
 fn resuming_out_of_order_works_from_every_cut() {
     let lists: [(&str, &str); 3] = [
@@ -175,7 +175,7 @@ fn resuming_out_of_order_works_from_every_cut() {
             assert_eq!(summary.reasons(), whole.reasons(), "{name} cut at {cut}");
             assert!(desk.checker.submitted.values().all(|&times| times == 1));
         }
-        assert_eq!(desk.checker.submitted.len(), 0, "a whole list asks nobody");
+        assert_eq!(desk.checker.submitted.len(), 0, "a complete list needs no check");
     }
 }
 
@@ -193,7 +193,7 @@ fn resuming_out_of_order_knows_another_list() {
         std::fs::write(desk.path("out.partial"), &left).unwrap();
         let said = desk.error();
         assert!(
-            said.starts_with("out.partial was not made from this list: delete it to begin anew"),
+            said.starts_with("out.partial was not made from this list: delete it to start again"),
             "{said}"
         );
         assert!(desk.partial().starts_with(&left));
@@ -228,7 +228,7 @@ fn gzip(text: &str) -> Vec<u8> {
 #[test]
 fn packed_lists_come_in_and_go_out() {
     let (list, cleaned) = rows(2000);
-    // Whatever the name says, the input is what it is.
+    // The content determines the compression of the input, not the name.
     let mut desk = desk("list.csv", gzip(&list));
     desk.args.output = Some(desk.path("out.csv.zst"));
     desk.run().unwrap();
@@ -252,7 +252,7 @@ fn a_packed_output_can_be_gone_on_with() {
     desk.args.output = Some(desk.path("out.gz"));
     desk.args.resume = true;
     for cut in [0, 5, 500, cleaned.len()] {
-        // A kill while it was packed leaves the partial, which is whole, and what was packed of it.
+        // A kill during the compression leaves the complete partial file and an incomplete compressed file.
         std::fs::write(desk.path("out.gz.partial"), &cleaned[..cut]).unwrap();
         std::fs::write(desk.path("out.gz.packed"), "half").unwrap();
         desk.checker = fake();
@@ -270,7 +270,7 @@ fn a_packed_list_that_is_cut_off_is_an_error() {
     let mut desk = desk("list.csv.gz", packed);
     let said = desk.error();
     assert!(said.starts_with("list.csv.gz cannot be read at line "), "{said}");
-    assert!(said.ends_with("--resume goes on with it"), "{said}");
+    assert!(said.ends_with("continue with --resume"), "{said}");
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn a_full_disk_is_told() {
 fn a_state_that_is_in_the_way_stays() {
     let mut desk = desk("list.csv", "email\nnobody@x.com\n");
     std::fs::write(desk.path("out.state"), "my own file").unwrap();
-    assert_eq!(desk.error(), "out.state is in the way and of no run: move it, or name another output");
+    assert_eq!(desk.error(), "out.state exists and belongs to no run: move it, or name another output");
     assert_eq!(std::fs::read_to_string(desk.path("out.state")).unwrap(), "my own file");
     assert!(!desk.path("out.partial").exists());
 }
@@ -297,7 +297,9 @@ fn the_summary_tells_of_domains() {
     desk.args.max_wait = 0;
     let said = desk.run().unwrap().to_string();
     assert!(
-        said.contains("\nmost rows:\n  a.com                                    3    60.0 %, 33.3 %"),
+        said.contains(
+            "\ndomains with the most rows:\n  a.com                                    3    60.0 %, 33.3 %"
+        ),
         "{said}"
     );
     let json: serde_json::Value =

@@ -1,9 +1,9 @@
-//! Servers that answer nobody any more, and sites without budget.
+//! Servers that no longer answer, and sites without budget.
 
 use super::*;
 use std::time::Instant;
 
-/// A desk with a list that waits half a second for an answer.
+/// A desk with a list that waits half a second for answers.
 fn hasty(list: &str) -> Desk {
     let mut desk = desk("list.txt", list);
     desk.args.max_wait = 0;
@@ -29,7 +29,7 @@ fn a_list_ends_when_nobody_answers_any_more() {
         assert_eq!(desk.checker.recalls, 1);
         let said = summary.to_string();
         assert!(
-            said.contains("session-closing                        2  --max-wait 900 asks them again"),
+            said.contains("session-closing                        2  --max-wait 900 tries them again"),
             "{said}"
         );
         let output = desk.output();
@@ -43,7 +43,7 @@ fn rows_without_room_at_a_silent_site_end_with_those_that_have_it() {
     let list: String = (0..300).map(|n| format!("hang@d{}.com\n\"{n}\"@d{}.com\n", n % 3, n % 3)).collect();
     let mut desk = hasty(&list);
     desk.checker.capacity = 1000;
-    // The three that have room never leave it.
+    // The three addresses that have room never release it.
     desk.checker.crowd = Some(1);
     let summary = desk.run().unwrap();
     assert_eq!(summary.total(), 600);
@@ -54,7 +54,7 @@ fn rows_without_room_at_a_silent_site_end_with_those_that_have_it() {
 
 #[test]
 fn slow_answers_are_waited_for() {
-    /// Answers one row each 300 ms.
+    /// Answers one row every 300 ms.
     struct Slow(Fake, Instant);
     impl Checker for Slow {
         fn submit(&mut self, ticket: u64, address: Address) -> Result<(), Refusal> {
@@ -92,7 +92,7 @@ fn slow_answers_are_waited_for() {
 
 #[test]
 fn answers_that_are_held_are_waited_for() {
-    /// Its server speaks every 300 ms, and all rows are answered behind the last word.
+    /// Its server replies every 300 ms, and all rows get their answers after the last reply.
     struct Held(Fake, Instant);
     impl Checker for Held {
         fn submit(&mut self, ticket: u64, address: Address) -> Result<(), Refusal> {
@@ -112,7 +112,7 @@ fn answers_that_are_held_are_waited_for() {
         }
 
         fn recall(&mut self) {
-            panic!("a server speaks every 300 ms");
+            panic!("a server replies every 300 ms");
         }
 
         fn resolvers(&self) -> &str {
@@ -132,7 +132,7 @@ fn max_wait_waits_for_silent_servers_too() {
     let summary = desk.run().unwrap();
     assert!((1.5..20.0).contains(&summary.elapsed.as_secs_f64()), "{:?}", summary.elapsed);
     assert_eq!((left(&summary), summary.retries), (vec![("session-closing", 1)], 0));
-    assert!(summary.to_string().contains("--max-wait 900 asks"));
+    assert!(summary.to_string().contains("--max-wait 900 tries"));
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn a_spent_budget_is_waited_for_as_long_as_the_user_says() {
     assert_eq!(desk.checker.submitted["budget@x.com"], 1);
     let said = summary.to_string();
     assert!(
-        said.contains("refusal_budget                         1  not asked; --max-wait 900 or a later run"),
+        said.contains("refusal_budget                         1  not checked; --max-wait 900 or a later run"),
         "{said}"
     );
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Sends octets on a connection of their own and tells all the answers that come.
+//! Sends bytes on a connection of their own and tells all the answers that come.
 
 use super::super::transport::Server;
 use crate::interop::process::interrupted;
@@ -15,7 +15,7 @@ const LOOK: Duration = Duration::from_millis(100);
 pub struct Answers {
     /// The statuses of the answers, in their order, without those that announce another one (1xx).
     pub statuses: Vec<u16>,
-    /// Octets behind the last whole answer.
+    /// Bytes behind the last whole answer.
     pub rest: Vec<u8>,
     /// The server has closed.
     pub closed: bool,

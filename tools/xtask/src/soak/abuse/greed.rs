@@ -58,7 +58,7 @@ pub struct Means<'m> {
     /// An upload.
     pub upload: Vec<u8>,
     pub shapes: Vec<Shape>,
-    /// Connections of a slow_peers.
+    /// Connections of one kind of slow peers.
     pub members: usize,
     /// How long silence behind an answer has to last.
     pub quiet: Duration,

@@ -1,6 +1,6 @@
 //! `soak abuse`: slow, greedy and malformed clients in one campaign, over HTTP and over TLS, and good ones beside them.
 //!
-//! A slow_peers of slow connections (slow_peers.rs) stays from the beginning to the end. Beside it each kind of abuse has its time
+//! Slow connections (slow_peers.rs) stay from the beginning to the end. Beside it each kind of abuse has its time
 //! (greed.rs, shapes.rs), and good clients ask for what callers ask for (good.rs): each answer is right, and the 99th
 //! percentile of each kind of request stays near that of an idle server. A malformed request gets one answer at most, and the
 //! check that is hidden in it is not run, which the ledger has to say. Nothing is answered with a 5xx but 503, and at the end
@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 struct Size {
     /// Slow connections that stay.
     slow_peers: usize,
-    /// Connections of a slow_peers of abuse.
+    /// Connections of one kind of abuse.
     members: usize,
     /// Good requests of each kind at a time.
     requests: usize,
@@ -73,7 +73,7 @@ const SMALL: Size = Size {
 
 /// The crowds of which the slow connections are made, in equal parts.
 const CROWDS: [SlowPeer; 4] = [SlowPeer::Silent, SlowPeer::Head, SlowPeer::Body, SlowPeer::Idle];
-/// For the slow_peers to be there.
+/// For all slow peers to be connected.
 const GATHER_LIMIT: Duration = Duration::from_secs(120);
 /// For abuse to have begun before it is measured.
 const GATHER: Duration = Duration::from_millis(300);

@@ -224,7 +224,7 @@ fn lines(key: &str, marker: &str) -> Vec<Shape> {
         shape("another protocol", "GET /livez ICY/1.1\r\nHost: t\r\n\r\n", &[400, 505]),
         shape("the preface of HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &[400, 505]),
         shape("a method with a bracket", "GE(T /livez HTTP/1.1\r\nHost: t\r\n\r\n", BAD),
-        shape("octets that are no text", vec![0xff; 200], BAD),
+        shape("bytes that are no text", vec![0xff; 200], BAD),
     ]
 }
 

@@ -142,7 +142,7 @@ impl ListFlow {
 
     fn wait(&mut self, life: &Life<'_>, hands: &mut Hands) {
         let Some(text) = self.page(life, hands) else { return };
-        if text.contains("Download the result") {
+        if text.contains("Download result") {
             self.purchase.paid();
             self.purchase.ended();
             self.stage = Stage::Download;
