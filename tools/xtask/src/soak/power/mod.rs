@@ -79,8 +79,12 @@ fn survived(output: &Output, options: &Options) -> Result<String, String> {
 }
 
 fn found(output: &Output) -> Result<String, String> {
-    let line = told(output).ok_or("it did not run")?;
     let errors = String::from_utf8_lossy(&output.stderr);
+    // redb may panic again while it drops a database that lost a sync; cargo tells how the test ended.
+    if errors.contains("SIGABRT") {
+        return Ok("within 200 seeds: redb ended the process".into());
+    }
+    let line = told(output).ok_or("it did not run")?;
     match errors.lines().find(|line| line.contains("seeds that lost something")) {
         Some(_) if !output.status.success() => Ok("within 200 seeds".into()),
         _ => Err(format!("not found: {line}")),
